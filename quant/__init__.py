@@ -1,0 +1,1 @@
+"""Quant comparison: how much each quant of a model lost, at what size."""

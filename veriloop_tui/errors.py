@@ -1,0 +1,214 @@
+"""The error tree. Every error carries its fields and reads as one sentence that says what to do.
+
+This module imports nothing of the project. `exit_code` is what the command line ends with.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class VeriloopError(Exception):
+    """Base of every error that the program raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(VeriloopError):
+    """The user asked for something that cannot be done as asked."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class SettingsError(UsageError):
+    """A settings file or environment variable holds a value that cannot be used."""
+
+    def __init__(self, source: str, key: str, problem: str) -> None:
+        self.source, self.key, self.problem = source, key, problem
+        super().__init__(f"{source}: {key}: {problem}. Correct the value and run again.")
+
+
+class ContractError(UsageError):
+    """`veriloop.toml` is missing or broken. `line` is 1-based, 0 where no line can be named."""
+
+    def __init__(self, path: str, line: int, key: str, problem: str) -> None:
+        self.path, self.line, self.key, self.problem = path, line, key, problem
+        where = f"{path}:{line}" if line else path
+        what = f"{key}: {problem}" if key else problem
+        super().__init__(f"{where}: {what}")
+
+
+class UntrustedContract(UsageError):
+    """The contract's commands may not run: the user has not trusted this version of it."""
+
+    def __init__(self, path: str, contract_hash: str, changed: bool) -> None:
+        self.path, self.contract_hash, self.changed = path, contract_hash, changed
+        why = "has changed since you trusted it" if changed else "has not been trusted yet"
+        super().__init__(f"{path} {why}; read the commands it runs, then run `veriloop trust`.")
+
+
+class SandboxUnavailable(UsageError):
+    """The wanted isolation tier is not to be had on this machine."""
+
+    def __init__(self, tier: str, problem: str, remedy: str) -> None:
+        self.tier, self.problem, self.remedy = tier, problem, remedy
+        super().__init__(f"The sandbox tier '{tier}' is not available: {problem}. {remedy}")
+
+
+class StagingUnavailable(VeriloopError):
+    """No rung of the staging ladder works here, or the rung in use failed."""
+
+    def __init__(self, rung: str, problem: str) -> None:
+        self.rung, self.problem = rung, problem
+        super().__init__(f"The staging area ({rung}) could not be made: {problem}.")
+
+
+class BaselineNotRankable(VeriloopError):
+    """The workspace as it is cannot be ranked, so nothing can be compared with it."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, obligation: str, reason: str) -> None:
+        self.obligation, self.reason = obligation, reason
+        super().__init__(
+            f"The workspace cannot be ranked: obligation '{obligation}' {reason}. "
+            "Run its command by hand, repair what it shows, then try again."
+        )
+
+
+class EngineError(VeriloopError):
+    """Anything that went wrong on the model side."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class ModelNotFound(EngineError):
+    """A model reference names nothing that is on this disk."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, ref: str, remedy: str) -> None:
+        self.ref, self.remedy = ref, remedy
+        super().__init__(f"The model '{ref}' is not on this disk. {remedy}")
+
+
+class ModelFileInvalid(EngineError):
+    """A GGUF file that llama.cpp must not be given, or refused."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} cannot be used as a model: {problem}.")
+
+
+class EngineStartFailed(EngineError):
+    """The engine's process did not come up. `log` holds its last lines."""
+
+    def __init__(self, problem: str, log: str) -> None:
+        self.problem, self.log = problem, log
+        tail = f" Its last words: {log}" if log else ""
+        super().__init__(f"The engine did not start: {problem}.{tail}")
+
+
+class EngineCrashed(EngineError):
+    """The engine went away in the middle of a request."""
+
+    def __init__(self, problem: str, log: str = "") -> None:
+        self.problem, self.log = problem, log
+        tail = f" Its last words: {log}" if log else ""
+        super().__init__(
+            f"The engine stopped: {problem}. Nothing was lost; run again to go on.{tail}"
+        )
+
+
+class EngineRefused(EngineError):
+    """The engine answered a request with an error of its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status, self.message = status, message
+        super().__init__(f"The engine refused the request ({status}): {message}")
+
+
+class ContextTooLong(EngineError):
+    """A prompt has more tokens than the live context holds."""
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        self.n_prompt, self.n_ctx = n_prompt, n_ctx
+        super().__init__(
+            f"The prompt has {n_prompt} tokens and the context holds {n_ctx}; "
+            "shorten the task, name fewer files, or load the model with a larger context."
+        )
+
+
+class TemplateError(EngineError):
+    """The GGUF's chat template is missing, unsafe, or refuses these messages."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"The model's chat template cannot be used: {problem}.")
+
+
+class StoreError(VeriloopError):
+    """Anything that went wrong with snapshots, the ledger or promotion."""
+
+
+class SnapshotRefused(StoreError):
+    """A folder that must not, or cannot, be taken as a workspace."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, root: str, problem: str) -> None:
+        self.root, self.problem = root, problem
+        super().__init__(f"{root} cannot be used as a workspace: {problem}.")
+
+
+class SnapshotNotFound(StoreError):
+    """An id that no stored snapshot, bundle or attempt has."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(f"Nothing recorded has the id '{wanted}'; `veriloop log` lists the ids.")
+
+
+class StoreDamaged(StoreError):
+    """Stored bytes are not what was written. `where` names the table, row or segment."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where, self.problem = where, problem
+        super().__init__(f"The store is damaged at {where}: {problem}. Run `veriloop fsck`.")
+
+
+class WorkspaceBusy(StoreError):
+    """Another instance of the program holds this workspace."""
+
+    def __init__(self, root: str, holder: str) -> None:
+        self.root, self.holder = root, holder
+        super().__init__(f"{root} is in use by another VeriLoop ({holder}); end that one first.")
+
+
+class StaleBase(StoreError):
+    """The live files are no longer what the base snapshot holds; nothing was changed."""
+
+    def __init__(self, paths: tuple[str, ...]) -> None:
+        self.paths = paths
+        super().__init__(f"The workspace changed meanwhile ({', '.join(paths[:5])}).")
+
+
+class PromotionFailed(StoreError):
+    """The change could not be written; the workspace is as it was."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"The change could not be written to {path}: {problem}. Nothing changed.")
+
+
+class InvalidEdit(VeriloopError):
+    """An answer of the model that is not a candidate: it becomes evidence, it is never run.
+
+    `nearest` is the closest text in the file where a SEARCH part did not match, else empty.
+    """
+
+    def __init__(self, problem: str, path: str = "", nearest: str = "") -> None:
+        self.problem, self.path, self.nearest = problem, path, nearest
+        super().__init__(f"{path}: {problem}" if path else problem)
