@@ -9,9 +9,12 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from veriloop_tui.core.obligation import (
+    BudgetLimits,
     CheckId,
     CheckKind,
     CheckOutcome,
+    Contract,
+    Obligation,
     Partial,
     Ranked,
     Unrankable,
@@ -255,12 +258,27 @@ def test_a_stable_check_that_varies_on_the_candidate_is_a_worsening(before: int)
     assert transition.worsened == (check("a"),)
 
 
-def test_improved_checks_want_a_second_run_and_flaky_failures_too() -> None:
+CONTRACT = Contract((Obligation("t", ("true",), "junit", repeats=3),), (), BudgetLimits())
+
+
+def test_an_improved_check_wants_a_second_run() -> None:
+    incumbent = baseline_rank(ran(vector(0, 1)))
+    assert needs_another_run(incumbent, ran(vector(0, 0)), CONTRACT) == {"t"}
+    assert not needs_another_run(incumbent, ran(vector(0, 0), vector(0, 0)), CONTRACT)
+    assert not needs_another_run(incumbent, ran(vector(0, 1)), CONTRACT)
+
+
+def test_a_sealed_fate_wants_no_second_run() -> None:
+    incumbent = baseline_rank(ran(vector(0, 1)))
+    assert not needs_another_run(incumbent, ran(vector(1, 0)), CONTRACT)
+
+
+def test_a_quarantined_check_that_fails_is_run_until_it_passes_or_all_repeats_failed() -> None:
     incumbent = baseline_rank(ran(vector(0, 1), vector(1, 1)))
-    assert needs_another_run(incumbent, ran(vector(0, 0)), 2) == {"t"}
-    assert needs_another_run(incumbent, ran(vector(1, 1)), 2) == {"t"}
-    assert needs_another_run(incumbent, ran(vector(0, 1)), 2) == frozenset()
-    assert needs_another_run(incumbent, ran(vector(0, 0), vector(0, 0)), 2) == frozenset()
+    once, failing, passing = vector(1, 1), vector(1, 1), vector(0, 1)
+    assert needs_another_run(incumbent, ran(once, failing), CONTRACT) == {"t"}
+    assert not needs_another_run(incumbent, ran(once, passing), CONTRACT)
+    assert not needs_another_run(incumbent, ran(once, failing, failing), CONTRACT)
 
 
 def test_an_obligation_that_did_not_run_makes_the_candidate_unrankable() -> None:

@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     STOPPED = "stopped"
     ENGINE_FAILED = "engine-failed"
     NOT_RANKABLE = "not-rankable"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,10 @@ class Clock(Protocol):
         """Seconds since the Unix epoch."""
         ...
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
 
 class ChatModel(Protocol):
     """A model that answers."""

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from veriloop_tui.core.obligation import CheckId, Measurement, Partial, Ranked, Unrankable
+from veriloop_tui.core.obligation import (
+    CheckId,
+    Contract,
+    Measurement,
+    Partial,
+    Ranked,
+    Unrankable,
+)
 from veriloop_tui.core.rank import Rank, movements, rank_after
 
 
@@ -118,16 +125,25 @@ def _compare_ranked(incumbent: Rank, measured: Ranked) -> Transition:
     )
 
 
-def needs_another_run(incumbent: Rank, measured: Ranked, wanted_runs: int) -> frozenset[str]:
+def needs_another_run(incumbent: Rank, measured: Ranked, contract: Contract) -> frozenset[str]:
     """Obligations to run again before the label can be trusted.
 
-    Those with an improved check, until `wanted_runs` runs agree, and those with a quarantined
-    check that failed each run so far, since only failing all repeats is a worsening.
+    Those with an improved check, until a second run has confirmed it (unless the obligation
+    waives that), and those with a quarantined check that failed each run so far, until `repeats`
+    runs, since only failing them all is a worsening. None where another check seals the fate.
     """
+    moved = tuple(movements(incumbent, measured))
+    if any(m.worsened and not m.quarantined for m in moved):
+        return frozenset()
+    by_name = {obligation.name: obligation for obligation in contract.obligations}
     again: set[str] = set()
-    for movement in movements(incumbent, measured):
-        if len(movement.after) >= wanted_runs:
-            continue
-        if movement.improved or movement.revealed or (movement.quarantined and movement.worsened):
-            again.add(movement.check.obligation)
+    for movement in moved:
+        obligation = by_name[movement.check.obligation]
+        if movement.quarantined:
+            wanted = obligation.repeats if movement.worsened else 1
+        else:
+            unconfirmed = movement.improved or movement.revealed
+            wanted = 2 if obligation.confirm and unconfirmed else 1
+        if len(movement.after) < wanted:
+            again.add(obligation.name)
     return frozenset(again)

@@ -1,0 +1,1 @@
+"""The controller: attempts under the rule, told as events."""
