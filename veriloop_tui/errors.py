@@ -20,6 +20,15 @@ class UsageError(VeriloopError):
     exit_code: ClassVar[int] = 2
 
 
+class Cancelled(VeriloopError):
+    """The user, or the declared wall time, asked for an end."""
+
+    exit_code: ClassVar[int] = 130
+
+    def __init__(self) -> None:
+        super().__init__("The run was stopped.")
+
+
 class SettingsError(UsageError):
     """A settings file or environment variable holds a value that cannot be used."""
 

@@ -24,6 +24,7 @@ class Outcome(StrEnum):
 
     COMPLETE = "complete"
     NOTHING_TO_IMPROVE = "nothing-to-improve"
+    STALLED = "stalled"
     BUDGET_SPENT = "budget-spent"
     STOPPED = "stopped"
     ENGINE_FAILED = "engine-failed"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from veriloop_tui.core.canonical import digest
 from veriloop_tui.core.obligation import CheckId
 from veriloop_tui.core.snapshot import SnapshotId
-from veriloop_tui.core.transition import Label, Transition
+from veriloop_tui.core.transition import Decision, Label, Transition
 
 _FINAL = frozenset({Label.NO_PROGRESS, Label.PROTECTED_REGRESSION, Label.INCOMPARABLE})
 
@@ -27,6 +27,7 @@ class Displacement:
     tree: str
     answer: str
     label: Label
+    decision: Decision
     worsened: tuple[CheckId, ...]
     diff: str
     reason: str = ""
@@ -45,12 +46,13 @@ class ExplorationMemory:
         return replace(self, entries=(*self.entries, displacement)[-self.limit :])
 
     def recall(self, base: SnapshotId, tree: SnapshotId) -> Displacement | None:
-        """The fully ranked rejection of this very candidate, if there is one.
+        """The final rejection of this very candidate, by the rule or by the user, if any.
 
         Partial and unrankable candidates may be tried again, so they are not recalled.
         """
         for entry in reversed(self.entries):
-            if entry.base == base and entry.tree == tree and entry.label in _FINAL:
+            final = entry.label in _FINAL or entry.decision is Decision.USER_REJECTED
+            if final and entry.base == base and entry.tree == tree:
                 return entry
         return None
 

@@ -83,9 +83,16 @@ class Snapshots(Protocol):
 class Promoter(Protocol):
     """Writes a verified candidate into the workspace, all of it or nothing."""
 
-    def promote(self, candidate: Candidate, result: SnapshotId, commit: Callable[[], None]) -> None:
+    def promote(
+        self,
+        candidate: Candidate,
+        result: SnapshotId,
+        bundle_id: str,
+        commit: Callable[[], None],
+    ) -> None:
         """Exchange the files under a journal; `commit` makes the ledger's transaction.
 
+        `bundle_id` is what that transaction records, so that recovery can ask for it.
         A crash before `commit` has returned leaves the old bytes after recovery, one after it the
         new bytes. Raises `StaleBase` (the user's edit won; nothing changed) or `PromotionFailed`.
         """
