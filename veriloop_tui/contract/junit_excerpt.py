@@ -11,6 +11,7 @@ EXCERPT_LIMIT = 1200
 _SCAN_LIMIT = 40_000
 _FRAME = re.compile(r"(?P<path>[^\s:][^:\n]*):\d+: in ")
 _LIBRARY = re.compile(r"(^<)|(^|[/\\])(site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TELLING = re.compile(r"E\s|>\s|[^\s:][^:\n]*:\d+: ")
 
 
@@ -18,7 +19,8 @@ def failure_excerpt(texts: Iterable[str]) -> str:
     """At most `EXCERPT_LIMIT` sanitised characters of the failures' texts.
 
     Frames inside the interpreter and installed libraries are left out; where that is still too
-    much, only assertion lines, marked source lines and `path:line` frames stay.
+    much, only assertion lines, marked source lines and `path:line` frames stay. Addresses of
+    objects, which differ from run to run, are dropped.
     """
     lines = list(_own_lines("\n".join(_ends(text) for text in texts).split("\n")))
     whole = "\n".join(lines).strip("\n")
@@ -31,7 +33,7 @@ def failure_excerpt(texts: Iterable[str]) -> str:
 def _ends(text: str) -> str:
     if len(text) > 2 * _SCAN_LIMIT:
         text = f"{text[:_SCAN_LIMIT]}\n[...]\n{text[-_SCAN_LIMIT:]}"
-    return sanitise(text)
+    return _ADDRESS.sub("", sanitise(text))
 
 
 def _own_lines(lines: Iterable[str]) -> Iterator[str]:

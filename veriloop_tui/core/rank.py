@@ -202,7 +202,7 @@ def _is_revealed(
 ) -> bool:
     """Whether the check was hidden behind a collection error that the candidate repairs."""
     groups = {outcome.group for outcome in outcomes if outcome is not None}
-    for group in groups - {""}:
+    for group in {name for group in groups for name in _with_folders(group)} - {""}:
         collect = CheckId(check.obligation, CheckKind.COLLECT, group)
         collected = seen.get(collect, [])
         if (
@@ -213,6 +213,12 @@ def _is_revealed(
         ):
             return True
     return False
+
+
+def _with_folders(group: str) -> list[str]:
+    """The group's file and the folders above it: a runner may fail to collect a whole folder."""
+    parts = group.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def rank_after(moved: tuple[Movement, ...]) -> Rank:
