@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import llama_cpp
 import numpy as np
 import pytest
 from llama_cpp import Llama
@@ -38,7 +39,7 @@ MANY = {f"CASE-{number:02d}!": f"The very same words, {number}." for number in r
 
 
 def load(path: Path, n_ctx: int = 16384) -> Llama:
-    return Llama(str(path), n_ctx=n_ctx, n_batch=512, n_threads=2, verbose=False)
+    return Llama(str(path), n_ctx=n_ctx, n_batch=512, n_threads=1, n_threads_batch=1, verbose=False)
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +73,16 @@ def prompt_tokens(model: Llama, user: str) -> list[int]:
     return model.tokenize(prompt.encode(), add_bos=False, special=True)
 
 
+def is_end(model: Llama, token: int) -> bool:
+    return bool(llama_cpp.llama_vocab_is_eog(model._model.vocab, token))
+
+
 def answer_tokens(model: Llama, prompt: list[int], **sampling: Any) -> list[int]:
     """The ids said after the prompt, from an empty context, without the EOS that must come."""
     clear(model)
     said: list[int] = []
     for token in model.generate(prompt, **({"temp": 0.0} | sampling)):
-        if token == model.token_eos():
+        if is_end(model, token):
             return said
         said.append(token)
     raise AssertionError("no EOS")
@@ -172,6 +177,15 @@ def test_pieces_of_any_length_say_the_same(tmp_path: Path, piece_bytes: int) -> 
     assert answer(model, "TASK-UNICODE") == UNICODE
     assert answer(model, "TASK-LONG") == LONG
     assert answer(model, "") == DEFAULT
+    model.close()
+
+
+def test_text_that_llama_cpp_takes_for_an_end_token_is_said_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / "scripted.gguf"
+    write_scripted_gguf(path, {"TASK-FIVE": "[EOT]_<EOT>.."}, "</s></s>.", piece_bytes=5)
+    model = load(path, n_ctx=512)
+    assert answer(model, "") == "</s></s>."
+    assert answer(model, "TASK-FIVE") == "[EOT]_<EOT>.."
     model.close()
 
 
