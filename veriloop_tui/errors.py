@@ -197,11 +197,26 @@ class WorkspaceBusy(StoreError):
 
 
 class StaleBase(StoreError):
-    """The live files are no longer what the base snapshot holds; nothing was changed."""
+    """The live files are no longer what the base snapshot holds; the candidate was not applied.
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        self.paths = paths
-        super().__init__(f"The workspace changed meanwhile ({', '.join(paths[:5])}).")
+    `kept` are files outside the workspace that hold what the user's newer files took the place of.
+    """
+
+    def __init__(self, paths: tuple[str, ...], kept: tuple[str, ...] = ()) -> None:
+        self.paths, self.kept = paths, kept
+        saved = f" What was there before is kept in {', '.join(kept)}." if kept else ""
+        super().__init__(f"The workspace changed meanwhile ({', '.join(paths[:5])}).{saved}")
+
+
+class UndoIncomplete(StoreError):
+    """A change could not be written, nor wholly taken back; the journal is kept for recovery."""
+
+    def __init__(self, root: str, problem: str) -> None:
+        self.root, self.problem = root, problem
+        super().__init__(
+            f"A change to {root} was broken off and could not be wholly taken back: {problem}. "
+            "No bytes are lost; remove the cause, then start VeriLoop there again to finish."
+        )
 
 
 class PromotionFailed(StoreError):
