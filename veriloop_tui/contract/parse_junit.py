@@ -47,10 +47,9 @@ def read_junit(report: bytes | None, exit_code: int, obligation: str) -> Iterato
     test, or at odds with its own counts or with the exit code.
     """
     root = _parse(report, exit_code)
-    elements = list(_bounded_cases(root))
+    cases = [_read_case(element) for element in _bounded_cases(root)]
     for suite in root.iter("testsuite"):
         _compare_counts(suite)
-    cases = [_read_case(element) for element in elements]
     if exit_code == _NO_TESTS or not cases:
         raise Unreadable("collected no tests")
     failures = sum(case.failed for case in cases)

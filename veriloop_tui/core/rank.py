@@ -201,8 +201,13 @@ def _is_revealed(
     seen: Mapping[CheckId, list[CheckOutcome | None]],
 ) -> bool:
     """Whether the check was hidden behind a collection error that the candidate repairs."""
-    groups = {outcome.group for outcome in outcomes if outcome is not None}
-    for group in {name for group in groups for name in _with_folders(group)} - {""}:
+    groups = {
+        name
+        for outcome in outcomes
+        if outcome is not None
+        for name in _with_folders(outcome.group)
+    }
+    for group in groups - {""}:
         collect = CheckId(check.obligation, CheckKind.COLLECT, group)
         collected = seen.get(collect, [])
         if (
