@@ -1,8 +1,9 @@
 """Tiny GGUF files for tests, run by the real llama.cpp: none of them has learnt anything.
 
 `write_scripted_gguf` writes a model that *recites*: its weights are computed from the answers that
-the test wants to hear. `write_random_gguf` writes random weights, whose every logit depends on
-every earlier token, for proving that prefix reuse and roll-back change nothing.
+the test wants to hear; `write_scripted_draft_gguf` writes a draft head for it. `write_random_gguf`
+writes random weights, whose every logit depends on every earlier token, for proving that prefix
+reuse and roll-back change nothing.
 
 How a scripted model works (architecture `qwen35`, width 32, one gated delta-net block and one
 attention block, all F32):
@@ -20,7 +21,7 @@ attention block, all F32):
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,7 @@ Architecture = Literal["llama", "qwen35"]
 
 EOS_TEXT = "<|im_end|>"
 START_TEXT = "<|im_start|>"
+_EOS_ID = 256  # after the bytes
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -47,6 +49,7 @@ MAX_PIECES = 2**_CODE_BITS - 1  # of all scripts together; code 0 is the end of 
 # Dimensions of a scripted model's embedding; the first _CODE_BITS hold a code.
 _ANY, _PROMPT, _TRIGGER = _CODE_BITS, _CODE_BITS + 1, _CODE_BITS + 2
 _RAILS = 2 * _CODE_BITS  # a SiLU keeps no sign, so memory holds "is +" and "is -" for each one
+_SHARPNESS = 40.0  # logits per normalised sign: with less, temperature would matter
 _SATURATED = 60.0  # sigmoid and SiLU of this are 0 or linear to within F32, and exp is finite
 
 
@@ -69,6 +72,18 @@ class _Sizes:
     state: int  # of one delta-net head (qwen35 only)
     ranks: int  # delta-net heads (qwen35 only)
     interval: int  # every so-many-th block is attention (qwen35 only)
+    draft_blocks: int = 0  # of the blocks, how many at the end are a draft head
+
+
+@dataclass(frozen=True)
+class _Recital:
+    """What a scripted model and its draft head have in common."""
+
+    sizes: _Sizes
+    tokens: list[_Token]
+    first_piece: int  # id of the first script token; the prompt's tokens are below
+    embedding: Array  # [tokens, width]
+    output: Array  # [tokens, width]
 
 
 def write_scripted_gguf(
@@ -86,56 +101,56 @@ def write_scripted_gguf(
     `piece_bytes` bytes long (1 to 32) and may end inside a UTF-8 character, like real tokens; the
     prompt takes one token per byte. `n_ctx` is the trained context in the header, in tokens.
     """
-    if not 1 <= piece_bytes <= 32:
-        raise ValueError("piece_bytes must be from 1 to 32")
-    for trigger in scripts:
-        if len(trigger) < 2 or trigger in (EOS_TEXT, START_TEXT):
-            raise ValueError(f"{trigger!r} cannot be a trigger")
-    tokens = _prompt_tokens() + [_Token(text, TokenType.USER_DEFINED) for text in scripts]
-    n_prompt = len(tokens)
-    taken = {token.text for token in tokens}
-    first_code: list[int] = []  # of each script, the default first
-    successor: list[int] = []  # of each script token, as a code
-    for answer in (default, *scripts.values()):
-        pieces = list(_pieces(answer.encode(), piece_bytes, taken))
-        start = len(successor) + 1
-        codes = [*range(start, start + len(pieces)), 0]
-        first_code.append(codes[0])
-        successor += codes[1:]
-        tokens += pieces
-    if len(successor) > MAX_PIECES:
-        raise ValueError(f"the scripts take {len(successor)} pieces, more than {MAX_PIECES}")
+    said = _recital(scripts, default, n_ctx, piece_bytes)
+    tensors = {
+        "token_embd.weight": said.embedding,
+        "output_norm.weight": np.full(said.sizes.width, _SHARPNESS, np.float32),
+        "output.weight": said.output,
+        **_qwen35_blocks(said.sizes, matrix=_zeros, vector=_zeros, norm=_ones),
+        **_memory_of_last_trigger(said.sizes),
+    }
+    return _write(path, "qwen35", said.sizes, said.tokens, tensors)
 
-    sizes = _Sizes(
-        context=n_ctx,
-        width=32,
-        blocks=2,
-        heads=1,
-        head=32,
-        feed_forward=32,
-        state=_RAILS,
-        ranks=1,
-        interval=2,
+
+def write_scripted_draft_gguf(
+    path: Path,
+    scripts: Mapping[str, str],
+    default: str,
+    n_ctx: int = 16384,
+    *,
+    piece_bytes: int = 4,
+    right_share: float = 1.0,
+    seed: int = 0,
+) -> Path:
+    """Write a draft head (MTP, in a file of its own) for the scripted model of the same arguments.
+
+    It foretells the successors of a `right_share` (0 to 1) of the script tokens, chosen by `seed`,
+    and errs on the rest. It sees no trigger, so of a triggered script it errs on the first token.
+    Block 0 and 1 are absent, as in published heads: load it with `load_mtp` in an MTP context only.
+    """
+    said = _recital(scripts, default, n_ctx, piece_bytes)
+    width, block = said.sizes.width, said.sizes.blocks
+    n_pieces = len(said.tokens) - said.first_piece
+    wrong = np.random.default_rng(seed).permutation(n_pieces)[round(n_pieces * right_share) :]
+    embedding = said.embedding.copy()
+    embedding[said.first_piece + wrong, :_CODE_BITS] *= -1  # the code of another token, or of none
+    blocks = _qwen35_blocks(
+        replace(said.sizes, blocks=block + 1, interval=1), _zeros, _zeros, _ones
     )
-    embedding = np.zeros((len(tokens), sizes.width), np.float32)
-    embedding[:, _ANY] = 1
-    embedding[:n_prompt, _PROMPT] = 1
-    embedding[n_prompt - len(scripts) : n_prompt, _TRIGGER] = 1
-    embedding[:n_prompt, :_CODE_BITS] = _codes(np.array(first_code[:1]))
-    embedding[n_prompt - len(scripts) : n_prompt, :_CODE_BITS] = _codes(np.array(first_code[1:]))
-    embedding[n_prompt:, :_CODE_BITS] = _codes(np.array(successor))
-    output = np.zeros_like(embedding)
-    output[_eos_id(), :_CODE_BITS] = _codes(np.zeros(1))
-    output[n_prompt:, :_CODE_BITS] = _codes(np.arange(1, len(successor) + 1))
-
+    own = f"blk.{block}."
     tensors = {
         "token_embd.weight": embedding,
-        "output_norm.weight": np.full(sizes.width, 40, np.float32),
-        "output.weight": output,
-        **_qwen35_blocks(sizes, matrix=_zeros, vector=_zeros, norm=_ones),
-        **_memory_of_last_trigger(sizes),
+        "output_norm.weight": np.full(width, _SHARPNESS, np.float32),
+        "output.weight": said.output,
+        **{name: tensor for name, tensor in blocks.items() if name.startswith(own)},
+        # The token counts, the target's hidden state does not.
+        f"{own}nextn.eh_proj.weight": np.eye(width, 2 * width, dtype=np.float32),
+        f"{own}nextn.enorm.weight": _ones((width,)),
+        f"{own}nextn.hnorm.weight": _ones((width,)),
+        f"{own}nextn.shared_head_norm.weight": np.full(width, _SHARPNESS, np.float32),
     }
-    return _write(path, "qwen35", sizes, tokens, tensors)
+    sizes = replace(said.sizes, blocks=block + 1, draft_blocks=1)
+    return _write(path, "qwen35", sizes, said.tokens, tensors)
 
 
 def write_random_gguf(
@@ -187,6 +202,52 @@ def write_random_gguf(
     return _write(path, architecture, sizes, tokens, tensors)
 
 
+def _recital(scripts: Mapping[str, str], default: str, n_ctx: int, piece_bytes: int) -> _Recital:
+    """Give every piece of every script a token, and every token its embedding and output row."""
+    if not 1 <= piece_bytes <= 32:
+        raise ValueError("piece_bytes must be from 1 to 32")
+    for trigger in scripts:
+        if len(trigger) < 2 or trigger in (EOS_TEXT, START_TEXT):
+            raise ValueError(f"{trigger!r} cannot be a trigger")
+    tokens = _prompt_tokens() + [_Token(text, TokenType.USER_DEFINED) for text in scripts]
+    n_prompt = len(tokens)
+    taken = {token.text for token in tokens}
+    first_code: list[int] = []  # of each script, the default first
+    successor: list[int] = []  # of each script token, as a code
+    for answer in (default, *scripts.values()):
+        pieces = list(_pieces(answer.encode(), piece_bytes, taken))
+        start = len(successor) + 1
+        codes = [*range(start, start + len(pieces)), 0]
+        first_code.append(codes[0])
+        successor += codes[1:]
+        tokens += pieces
+    if len(successor) > MAX_PIECES:
+        raise ValueError(f"the scripts take {len(successor)} pieces, more than {MAX_PIECES}")
+
+    sizes = _Sizes(
+        context=n_ctx,
+        width=32,
+        blocks=2,
+        heads=1,
+        head=32,
+        feed_forward=32,
+        state=_RAILS,
+        ranks=1,
+        interval=2,
+    )
+    embedding = np.zeros((len(tokens), sizes.width), np.float32)
+    embedding[:, _ANY] = 1
+    embedding[:n_prompt, _PROMPT] = 1
+    embedding[n_prompt - len(scripts) : n_prompt, _TRIGGER] = 1
+    embedding[:n_prompt, :_CODE_BITS] = _codes(np.array(first_code[:1]))
+    embedding[n_prompt - len(scripts) : n_prompt, :_CODE_BITS] = _codes(np.array(first_code[1:]))
+    embedding[n_prompt:, :_CODE_BITS] = _codes(np.array(successor))
+    output = np.zeros_like(embedding)
+    output[_EOS_ID, :_CODE_BITS] = _codes(np.zeros(1))
+    output[n_prompt:, :_CODE_BITS] = _codes(np.arange(1, len(successor) + 1))
+    return _Recital(sizes, tokens, n_prompt, embedding, output)
+
+
 def _prompt_tokens() -> list[_Token]:
     """The tokens of every model: 256 bytes (id = byte), then EOS and the start of a message."""
     return [
@@ -194,10 +255,6 @@ def _prompt_tokens() -> list[_Token]:
         _Token(EOS_TEXT, TokenType.CONTROL),
         _Token(START_TEXT, TokenType.CONTROL),
     ]
-
-
-def _eos_id() -> int:
-    return 256
 
 
 def _byte_letters() -> str:
@@ -363,14 +420,16 @@ def _write(
         writer.add_ssm_time_step_rank(sizes.ranks)
         writer.add_ssm_group_count(1)
         writer.add_full_attention_interval(sizes.interval)
+        if sizes.draft_blocks:
+            writer.add_nextn_predict_layers(sizes.draft_blocks)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen35")
     writer.add_token_list([token.text for token in tokens])
     writer.add_token_types([token.kind for token in tokens])
     writer.add_token_merges(["☃ ☃"])  # the loader wants one; no byte's letter is a snowman
-    writer.add_eos_token_id(_eos_id())
-    writer.add_bos_token_id(_eos_id())
-    writer.add_pad_token_id(_eos_id())
+    writer.add_eos_token_id(_EOS_ID)
+    writer.add_bos_token_id(_EOS_ID)
+    writer.add_pad_token_id(_EOS_ID)
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
     for name, tensor in tensors.items():

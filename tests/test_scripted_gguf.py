@@ -1,5 +1,6 @@
 """The models that other tests stand on, in the real llama.cpp: all are scripted or random."""
 
+import ctypes
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,15 @@ import jinja2
 import llama_cpp
 import numpy as np
 import pytest
-from llama_cpp import Llama
+from llama_cpp import Llama, llama_cpp_ext
 from numpy.typing import NDArray
 
-from tests.scripted_gguf import Architecture, write_random_gguf, write_scripted_gguf
+from tests.scripted_gguf import (
+    Architecture,
+    write_random_gguf,
+    write_scripted_draft_gguf,
+    write_scripted_gguf,
+)
 
 EDIT = """Here is the fix: `add` must add.
 
@@ -211,6 +217,52 @@ def test_an_unusable_trigger_is_refused(tmp_path: Path, trigger: str) -> None:
 def test_more_pieces_than_codes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="more than 65535"):
         write_scripted_gguf(tmp_path / "scripted.gguf", {}, "[" * 65536)
+
+
+def foretold(path: Path, tokens: list[int]) -> list[int]:
+    """What a draft head takes for each token's successor, its hidden states all zero."""
+    settings = llama_cpp.llama_model_default_params()
+    settings.load_mtp = True
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), settings)
+    assert model
+    context_settings = llama_cpp.llama_context_default_params()
+    context_settings.n_ctx = context_settings.n_batch = 512
+    context_settings.ctx_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+    context = llama_cpp.llama_init_from_model(model, context_settings)
+    assert context
+    llama_cpp_ext.llama_set_embeddings_nextn(context, True, True)
+    width = llama_cpp.llama_model_n_embd(model)
+    batch = llama_cpp.llama_batch_init(len(tokens), width, 1)
+    ids = (llama_cpp.llama_token * len(tokens))(*tokens)
+    batch.token = ctypes.cast(ids, type(batch.token))
+    ctypes.memset(batch.embd, 0, len(tokens) * width * 4)
+    batch.n_tokens = len(tokens)
+    for at in range(len(tokens)):
+        batch.pos[at], batch.n_seq_id[at], batch.logits[at] = at, 1, True
+        batch.seq_id[at][0] = 0
+    assert llama_cpp.llama_decode(context, batch) == 0
+    n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+    logits = np.ctypeslib.as_array(
+        llama_cpp.llama_get_logits(context), shape=(len(tokens), n_vocab)
+    )
+    best: list[int] = logits.argmax(axis=1).tolist()
+    batch.token = type(batch.token)()  # the array is Python's, not to be freed with the batch
+    llama_cpp.llama_batch_free(batch)
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(model)
+    return best
+
+
+@pytest.mark.parametrize("right_share", [1.0, 0.7, 0.0])
+def test_a_draft_head_foretells_the_wanted_share_of_a_recitation(
+    model: Llama, tmp_path: Path, right_share: float
+) -> None:
+    path = tmp_path / "draft.gguf"
+    write_scripted_draft_gguf(path, SCRIPTS, DEFAULT, right_share=right_share)
+    said = answer_tokens(model, prompt_tokens(model, "TASK-LONG"))[:500]
+    best = foretold(path, said[:-1])
+    right = np.mean([guess == token for guess, token in zip(best, said[1:], strict=True)])
+    assert right == pytest.approx(right_share, abs=0 if right_share in (0, 1) else 0.05)
 
 
 def last_logits(model: Any, tokens: list[int]) -> NDArray[np.float32]:
