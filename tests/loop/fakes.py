@@ -30,7 +30,7 @@ from veriloop_tui.core.ports import (
     Proposal,
     ProposalContext,
 )
-from veriloop_tui.core.snapshot import Candidate, Change, Entry, SnapshotId, Write
+from veriloop_tui.core.snapshot import Candidate, Change, Delete, Entry, SnapshotId, Write
 from veriloop_tui.core.transition import Transition
 from veriloop_tui.errors import InvalidEdit, StaleBase
 
@@ -77,6 +77,14 @@ class FakeWorkspace:
         if any(path.startswith("/") or ".." in path for path in candidate.paths):
             raise InvalidEdit("the path leaves the workspace", candidate.paths[0])
         return self._keep(applied(self.kept[candidate.base], candidate.changes))
+
+    def changes_between(self, old: SnapshotId, new: SnapshotId) -> tuple[Change, ...]:
+        before, after = self.kept[old], self.kept[new]
+        return tuple(
+            Write(path, after[path]) if path in after else Delete(path)
+            for path in sorted(before.keys() | after.keys())
+            if before.get(path) != after.get(path)
+        )
 
     def drift(self, snapshot: SnapshotId) -> tuple[str, ...]:
         base = self.kept[snapshot]
@@ -168,16 +176,19 @@ class FakeLedger:
     """Keeps what it is told, in order."""
 
     events: list[Event] = field(default_factory=list)
-    bundles: list[CertifiedBundle] = field(default_factory=list)
+    kept: list[CertifiedBundle] = field(default_factory=list)
 
     def head(self) -> str:
-        return self.bundles[-1].bundle_id if self.bundles else ""
+        return self.kept[-1].bundle_id if self.kept else ""
+
+    def bundles(self) -> tuple[CertifiedBundle, ...]:
+        return tuple(self.kept)
 
     def append(self, run: str, event: Event) -> None:
         self.events.append(event)
 
     def commit(self, run: str, bundle: CertifiedBundle, event: Event) -> None:
-        self.bundles.append(bundle)
+        self.kept.append(bundle)
         self.events.append(event)
 
 

@@ -112,8 +112,8 @@ def test_strict_progress_commits_until_rank_zero() -> None:
 def test_each_commit_is_a_bundle_whose_parent_is_the_one_before() -> None:
     bench = Bench(FakeProposer(A_GOOD, BOTH_GOOD))
     bench.run()
-    ids = [bundle.bundle_id for bundle in bench.ledger.bundles]
-    assert [bundle.binding.parent for bundle in bench.ledger.bundles] == ["", *ids[:-1]]
+    ids = [bundle.bundle_id for bundle in bench.ledger.bundles()]
+    assert [bundle.binding.parent for bundle in bench.ledger.bundles()] == ["", *ids[:-1]]
 
 
 def test_a_trade_is_incomparable_and_leaves_the_workspace_alone() -> None:

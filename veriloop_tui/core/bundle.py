@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from veriloop_tui.core.budget import Spent
 from veriloop_tui.core.canonical import digest
@@ -22,6 +23,18 @@ class ControlledState:
     memory_digest: str
 
 
+class Origin(StrEnum):
+    """How a bundle's snapshot came about.
+
+    `MEASURED` was found in the workspace, `PROPOSED` came from a model and was committed by the
+    rule, `RESTORED` was brought back by the user; one without verification was not run again.
+    """
+
+    MEASURED = "measured"
+    PROPOSED = "proposed"
+    RESTORED = "restored"
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """Everything that the result depends on.
@@ -30,6 +43,7 @@ class Binding:
     proposed the snapshot (a baseline, a user's edit, a roll-back). Hashes are hex sha256.
     """
 
+    origin: Origin
     parent: str
     contract_hash: str
     task: str

@@ -178,6 +178,17 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """The user went back to `target`; `previous` is the bundle that undoes this."""
+
+    target: str
+    previous: str
+    bundle: str
+    paths: tuple[str, ...]
+    type: Literal["rolled-back"] = "rolled-back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """Something the user should know, above all any degraded mode."""
 
@@ -212,6 +223,7 @@ Event = (
     | VerificationStarted
     | ApprovalRequested
     | AttemptEnded
+    | RolledBack
     | Notice
     | RunEnded
 )

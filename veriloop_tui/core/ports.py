@@ -75,6 +75,10 @@ class Snapshots(Protocol):
         """
         ...
 
+    def changes_between(self, old: SnapshotId, new: SnapshotId) -> tuple[Change, ...]:
+        """The changes that turn one snapshot into another, in order of path."""
+        ...
+
     def drift(self, snapshot: SnapshotId) -> tuple[str, ...]:
         """Paths where the live workspace differs from the snapshot, from a full stat scan."""
         ...
@@ -233,6 +237,10 @@ class Ledger(Protocol):
 
     def head(self) -> str:
         """The id of the workspace's current bundle, empty if there is none."""
+        ...
+
+    def bundles(self) -> tuple[CertifiedBundle, ...]:
+        """Every bundle, in the order of their commits."""
         ...
 
     def append(self, run: str, event: Event) -> None:

@@ -202,10 +202,7 @@ def _is_revealed(
 ) -> bool:
     """Whether the check was hidden behind a collection error that the candidate repairs."""
     groups = {
-        name
-        for outcome in outcomes
-        if outcome is not None
-        for name in _with_folders(outcome.group)
+        name for outcome in outcomes if outcome is not None for name in _with_folders(outcome.group)
     }
     for group in groups - {""}:
         collect = CheckId(check.obligation, CheckKind.COLLECT, group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from veriloop_tui.core.budget import Spent
-from veriloop_tui.core.bundle import Binding, CertifiedBundle, ControlledState
+from veriloop_tui.core.bundle import Binding, CertifiedBundle, ControlledState, Origin
 from veriloop_tui.core.excerpt import excerpt
 from veriloop_tui.core.memory import Displacement, ExplorationMemory
 from veriloop_tui.core.snapshot import SnapshotId
@@ -38,6 +38,7 @@ def bind(
         ),
         verification=incumbent.records,
         binding=Binding(
+            origin=Origin.PROPOSED if attempt else Origin.MEASURED,
             parent=parts.ledger.head(),
             contract_hash=plan.contract.contract_hash,
             task=plan.task,

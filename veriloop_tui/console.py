@@ -1,0 +1,159 @@
+"""Events as plain lines, for a run without the terminal app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from veriloop_tui.core.event import (
+    ApprovalRequested,
+    AttemptEnded,
+    AttemptStarted,
+    CandidateParsed,
+    EpochStarted,
+    Event,
+    IncumbentMeasured,
+    Notice,
+    ObligationStatus,
+    Outcome,
+    ProposalDelta,
+    ProposalFinished,
+    RolledBack,
+    RunEnded,
+    RunStarted,
+    VerificationStarted,
+)
+from veriloop_tui.core.excerpt import excerpt, one_line, sanitise
+from veriloop_tui.core.obligation import CheckId
+from veriloop_tui.core.transition import Decision, Label
+
+SHOWN_CHECKS = 8
+EXCERPT = 600
+
+EXIT_CODES = {
+    Outcome.COMPLETE: 0,
+    Outcome.STALLED: 1,
+    Outcome.BUDGET_SPENT: 1,
+    Outcome.FAILED: 1,
+    Outcome.NOT_RANKABLE: 3,
+    Outcome.ENGINE_FAILED: 4,
+    Outcome.NOTHING_TO_IMPROVE: 5,
+    Outcome.STOPPED: 130,
+}
+
+
+def lines(event: Event) -> Iterator[str]:
+    """What to print for an event; nothing for the pieces of an answer."""
+    match event:
+        case RunStarted():
+            if event.model is not None:
+                yield f"model      {describe_model(event)}"
+            yield f"sandbox    {event.sandbox_tier}, staging {event.staging_rung}"
+        case IncumbentMeasured():
+            yield f"rank       {event.total}"
+            for status in event.obligations:
+                yield from obligation_lines(status)
+        case EpochStarted():
+            paths = one_line(", ".join(event.paths[:SHOWN_CHECKS]), 300)
+            yield f"epoch {event.epoch}    {event.reason}: {paths}"
+        case AttemptStarted():
+            about = f" on {one_line(event.target, 200)}" if event.target else ""
+            yield f"attempt {event.attempt:<3}asked for a {event.form} edit{about}"
+        case ProposalDelta():
+            return
+        case ProposalFinished():
+            usage = event.usage
+            yield (
+                f"           {usage.completion_tokens} tokens written, "
+                f"{usage.evaluated_tokens} evaluated, {usage.reused_tokens} reused"
+            )
+        case CandidateParsed():
+            yield f"           edits {one_line(', '.join(event.paths), 300)}"
+        case VerificationStarted():
+            again = "again " if event.run_index else ""
+            yield f"           running {again}{one_line(', '.join(event.obligations), 300)}"
+        case ApprovalRequested():
+            for warning in event.warnings:
+                yield f"warning    {one_line(warning, 300)}"
+        case AttemptEnded():
+            yield f"           {verdict(event)}"
+        case RolledBack():
+            paths = one_line(", ".join(event.paths), 300)
+            yield f"rolled back to {event.target[:12]}: {paths}"
+            yield f"undo with `veriloop rollback {event.previous[:12]}`"
+        case Notice():
+            yield f"notice     {sanitise(event.text)}"
+        case RunEnded():
+            yield f"end        {ending(event)}"
+        case _:
+            assert_never(event)
+
+
+def describe_model(event: RunStarted) -> str:
+    """Size and bits per weight first, the name second."""
+    model = event.model
+    if model is None:
+        return "none"
+    gibibytes = model.file_size / 2**30
+    return (
+        f"{gibibytes:.2f} GiB, {model.bpw:.2f} bits per weight, "
+        f"{one_line(model.name, 80)} {one_line(model.quant, 20)}, context {model.n_ctx}"
+    )
+
+
+def obligation_lines(status: ObligationStatus) -> Iterator[str]:
+    """An obligation's rank, then its first failing checks."""
+    mark = "ok  " if status.total == 0 else "fail"
+    held = f", {len(status.quarantined)} quarantined" if status.quarantined else ""
+    name = one_line(status.name, 60)
+    yield f"  {mark} {name}: rank {status.total} of {status.checks} checks{held}"
+    for failing in status.failing[:SHOWN_CHECKS]:
+        yield f"       {one_line(failing.check.name, 200)}"
+    rest = len(status.failing) - SHOWN_CHECKS
+    if rest > 0:
+        yield f"       and {rest} more"
+
+
+def failing_excerpts(status: ObligationStatus) -> Iterator[str]:
+    """The failure texts of an obligation, bounded."""
+    for failing in status.failing[:SHOWN_CHECKS]:
+        if failing.excerpt:
+            yield f"--- {one_line(failing.check.name, 200)}"
+            yield excerpt(failing.excerpt, EXCERPT)
+
+
+def verdict(event: AttemptEnded) -> str:
+    """One sentence: what the candidate was, what was done with it, and why."""
+    head = f"{event.decision.value} ({event.label.value}"
+    head += ", seen before)" if event.repeated else ")"
+    if event.decision is Decision.COMMITTED:
+        return f"{head}: rank {event.rank_before} -> {event.rank_after}; {_moved(event)}"
+    if event.label in (Label.INVALID, Label.UNRANKABLE) or not (event.improved or event.worsened):
+        reason = one_line(event.reason, 200)
+        return f"{head}: {reason}" if reason else head
+    return f"{head}: {_moved(event)}"
+
+
+def _moved(event: AttemptEnded) -> str:
+    parts = []
+    if event.improved:
+        parts.append(f"better: {_names(event.improved)}")
+    if event.worsened:
+        parts.append(f"worse: {_names(event.worsened)}")
+    return "; ".join(parts)
+
+
+def _names(checks: tuple[CheckId, ...]) -> str:
+    shown = ", ".join(one_line(check.name, 100) for check in checks[:3])
+    return f"{shown} and {len(checks) - 3} more" if len(checks) > 3 else shown
+
+
+def ending(event: RunEnded) -> str:
+    """How the run ended, in one sentence that claims no more than the contract says."""
+    ranks = ""
+    if event.rank_before is not None:
+        ranks = f", rank {event.rank_before} -> {event.rank_after}"
+    return (
+        f"{event.outcome.value}: {one_line(event.detail, 600)} "
+        f"({event.attempts} attempts, {event.commits} commits{ranks})"
+    )
