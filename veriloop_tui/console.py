@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
+from veriloop_tui.core.bundle import CertifiedBundle
+from veriloop_tui.core.chat import ModelFacts
 from veriloop_tui.core.event import (
     ApprovalRequested,
     AttemptEnded,
@@ -47,7 +49,7 @@ def lines(event: Event) -> Iterator[str]:
     match event:
         case RunStarted():
             if event.model is not None:
-                yield f"model      {describe_model(event)}"
+                yield f"model      {_model(event.model)}"
             yield f"sandbox    {event.sandbox_tier}, staging {event.staging_rung}"
         case IncumbentMeasured():
             yield f"rank       {event.total}"
@@ -89,14 +91,10 @@ def lines(event: Event) -> Iterator[str]:
             assert_never(event)
 
 
-def describe_model(event: RunStarted) -> str:
+def _model(model: ModelFacts) -> str:
     """Size and bits per weight first, the name second."""
-    model = event.model
-    if model is None:
-        return "none"
-    gibibytes = model.file_size / 2**30
     return (
-        f"{gibibytes:.2f} GiB, {model.bpw:.2f} bits per weight, "
+        f"{model.file_size / 2**30:.2f} GiB, {model.bpw:.2f} bits per weight, "
         f"{one_line(model.name, 80)} {one_line(model.quant, 20)}, context {model.n_ctx}"
     )
 
@@ -106,7 +104,7 @@ def obligation_lines(status: ObligationStatus) -> Iterator[str]:
     mark = "ok  " if status.total == 0 else "fail"
     held = f", {len(status.quarantined)} quarantined" if status.quarantined else ""
     name = one_line(status.name, 60)
-    yield f"  {mark} {name}: rank {status.total} of {status.checks} checks{held}"
+    yield f"  {mark} {name}: rank {status.total} over {status.checks} checks{held}"
     for failing in status.failing[:SHOWN_CHECKS]:
         yield f"       {one_line(failing.check.name, 200)}"
     rest = len(status.failing) - SHOWN_CHECKS
@@ -157,3 +155,31 @@ def ending(event: RunEnded) -> str:
         f"{event.outcome.value}: {one_line(event.detail, 600)} "
         f"({event.attempts} attempts, {event.commits} commits{ranks})"
     )
+
+
+def bundle_lines(bundle: CertifiedBundle) -> Iterator[str]:
+    """A bundle for people: its rank, what ran on it, what it is bound to."""
+    binding, state = bundle.binding, bundle.state
+    yield f"bundle     {bundle.bundle_id}"
+    yield f"snapshot   {bundle.artifact}"
+    yield f"origin     {binding.origin.value}, parent {binding.parent[:12] or 'none'}"
+    if bundle.verification:
+        held = len(state.rank.flaky)
+        checks = len(state.rank.entries)
+        yield f"rank       {state.rank.total} over {checks} checks, {held} quarantined"
+        for check in state.rank.failing[:SHOWN_CHECKS]:
+            yield f"           {one_line(str(check), 200)}"
+    else:
+        yield "rank       not measured: no command ran on these bytes"
+    for record in bundle.verification:
+        yield (
+            f"ran        {one_line(record.obligation, 60)}: exit {record.exit_code} "
+            f"in {record.duration:.2f} s, {len(record.outcomes)} checks"
+        )
+    if binding.model is not None:
+        yield f"model      {_model(binding.model)}"
+        yield f"           file {binding.model.file_digest[:16]}, seed {binding.seed}"
+    yield f"contract   {binding.contract_hash[:16]}, sandbox {binding.sandbox_tier or 'none ran'}"
+    yield f"program    {binding.program_version} on {one_line(binding.platform, 80)}"
+    if binding.task:
+        yield f"task       {one_line(binding.task, 300)}"
