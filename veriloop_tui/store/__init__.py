@@ -1,0 +1,1 @@
+"""What is kept of a workspace: snapshots, their bytes, and the way back into the live files."""

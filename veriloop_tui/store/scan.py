@@ -1,0 +1,460 @@
+"""The scan of a live workspace: what is there, by `lstat`, hashing only what may have changed.
+
+A file is hashed again when its stat key (mtime, ctime, size, inode, mode) moved, or when it was
+changed so shortly before it was last hashed that a later change could have left the key as it was.
+Directories are walked through open descriptors and files opened with `O_NOFOLLOW`, so a name that
+becomes a link meanwhile leads nowhere. Pipes, sockets and devices are listed and never opened.
+Extended attributes are not recorded: promotion keeps those of the files it exchanges.
+
+A directory in which everything is ignored is left out; one that is truly empty is recorded.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from veriloop_tui.core.snapshot import Entry
+from veriloop_tui.errors import SnapshotRefused
+from veriloop_tui.store.blob import read_from_start
+from veriloop_tui.store.ignore import (
+    IGNORE_FILE,
+    IGNORE_FILE_BYTES,
+    Rules,
+    is_excluded_name,
+    root_rules,
+)
+
+MAX_DEPTH = 128
+_RECENT_NS = 2_000_000_000
+_TRIES = 5
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+StatKey = tuple[int, int, int, int, int]
+"""mtime and ctime in nanoseconds, size in bytes, inode, whole mode."""
+
+Absorb = Callable[[int, int], tuple[str, int]]
+"""Given an open file and its size: the sha256 of its bytes and how many were read."""
+
+AbsorbLink = Callable[[bytes], str]
+"""Given a link's target: its sha256."""
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many files have been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanLimits:
+    """What a workspace may hold, ignored paths aside: files (of any kind) and bytes."""
+
+    files: int = 200_000
+    bytes: int = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A path that is no file, directory or link; `kind` says what it is."""
+
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an earlier scan found at a path; a `None` key means that it must be hashed again."""
+
+    key: StatKey | None
+    entry: Entry
+    rules: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One look at a workspace. `hashed` are the paths whose bytes were read."""
+
+    entries: Mapping[str, Entry]
+    skipped: tuple[Skipped, ...]
+    hashed: tuple[str, ...]
+
+
+def hash_file(fd: int, size: int) -> tuple[str, int]:
+    """An `Absorb` that keeps nothing."""
+    sha, read = hashlib.sha256(), 0
+    for chunk in read_from_start(fd, size + 1):
+        sha.update(chunk)
+        read += len(chunk)
+    return sha.hexdigest(), read
+
+
+def hash_link(target: bytes) -> str:
+    """An `AbsorbLink` that keeps nothing."""
+    return hashlib.sha256(target).hexdigest()
+
+
+def refuse_unfit_root(root: Path, home: Path, data: Path) -> None:
+    """Raise `SnapshotRefused` for a folder that must not be taken as a workspace."""
+    try:
+        resolved = root.resolve(strict=True)
+    except OSError as error:
+        raise SnapshotRefused(str(root), f"it cannot be opened ({error.strerror})") from error
+    if not resolved.is_dir():
+        raise SnapshotRefused(str(root), "it is not a directory")
+    home, data = home.resolve(), data.resolve()
+    if resolved == home or resolved in home.parents:
+        raise SnapshotRefused(
+            str(root), "it is your home directory or above it; run in a project's folder"
+        )
+    if resolved == Path(resolved.anchor):
+        raise SnapshotRefused(str(root), "it is the root of the file system")
+    if resolved == data or resolved in data.parents or data in resolved.parents:
+        raise SnapshotRefused(str(root), f"it and the program's data ({data}) lie in each other")
+
+
+class Scanner:
+    """Scans one workspace again and again; remembers what it saw.
+
+    `now` gives nanoseconds since the epoch. Not for use by two threads at a time.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        limits: ScanLimits,
+        now: Callable[[], int],
+        known: Mapping[str, Known],
+    ) -> None:
+        self._root = root
+        self._limits = limits
+        self._now = now
+        self.known: dict[str, Known] = dict(known)
+        self._rules: dict[tuple[bytes, str, bytes], Rules] = {}
+        self._root_rules = root_rules()
+
+    def scan(
+        self,
+        absorb: Absorb = hash_file,
+        absorb_link: AbsorbLink = hash_link,
+        progress: Progress | None = None,
+    ) -> Scan:
+        """Look at everything. Raises `SnapshotRefused` for what cannot be read, for too much, and
+        for a file that keeps changing while it is read."""
+        walk = _Walk(self)
+        with self._open_root() as fd:
+            walk.directory(fd, "", self._root_rules, 0)
+            with _Reader(self._root, fd, absorb, absorb_link) as reader:
+                self._read_changed(walk, reader, progress)
+        for gone in self.known.keys() - walk.entries.keys():
+            del self.known[gone]
+        return Scan(walk.entries, tuple(walk.skipped), tuple(walk.changed))
+
+    def _read_changed(self, walk: _Walk, reader: _Reader, progress: Progress | None) -> None:
+        recent = self._now() - _RECENT_NS
+        for done, path in enumerate(walk.changed, start=1):
+            found = reader.read(path)
+            if found is None:
+                del walk.entries[path]
+                continue
+            key, entry = found
+            fresh = key[1] > recent
+            self.known[path] = Known(None if fresh else key, entry, walk.rules_of[path])
+            walk.entries[path] = entry
+            if progress is not None and (done % 500 == 0 or done == len(walk.changed)):
+                progress(done, len(walk.changed))
+
+    def entry_at(self, path: str) -> Entry | None:
+        """What is at one path now, whatever the ignore rules say; `None` if nothing is."""
+        with self._open_root() as fd, _Reader(self._root, fd, hash_file, hash_link) as reader:
+            found = reader.stat(path)
+            if found is None:
+                return None
+            if stat.S_ISDIR(found.st_mode):
+                return Entry(path, "directory", stat.S_IMODE(found.st_mode), "", 0)
+            if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+                return None
+            read = reader.read(path)
+            return None if read is None else read[1]
+
+    @contextmanager
+    def _open_root(self) -> Iterator[int]:
+        try:
+            fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise SnapshotRefused(
+                str(self._root), f"it cannot be opened ({error.strerror})"
+            ) from error
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def rules_in(self, above: Rules, base: str, content: bytes) -> Rules:
+        """The rules of a directory with its own `.gitignore`; equal ones are one object."""
+        key = (above.fingerprint, base, content)
+        rules = self._rules.get(key)
+        if rules is None:
+            rules = self._rules[key] = Rules(above, base, content)
+        return rules
+
+    def refuse(self, path: str, problem: str) -> SnapshotRefused:
+        """The error that names a path."""
+        return SnapshotRefused(str(self._root), f"{path or 'its top directory'} {problem}")
+
+    def refuse_beyond_limits(self, files: int, size: int, path: str) -> None:
+        """Raise `SnapshotRefused` with the numbers if that much is too much."""
+        if files > self._limits.files or size > self._limits.bytes:
+            raise SnapshotRefused(
+                str(self._root),
+                f"it holds more than {self._limits.files} files and directories or "
+                f"{self._limits.bytes} bytes ({files} and {size} bytes by the time {path} was "
+                "reached); name data and derived directories in .gitignore",
+            )
+
+
+class _Walk:
+    """One pass over the directories: finds the entries and what has to be read."""
+
+    def __init__(self, scanner: Scanner) -> None:
+        self._scanner = scanner
+        self._known = scanner.known
+        self._files = 0
+        self._bytes = 0
+        self.entries: dict[str, Entry] = {}
+        self.skipped: list[Skipped] = []
+        self.changed: list[str] = []
+        self.rules_of: dict[str, bytes] = {}
+
+    def directory(self, fd: int, prefix: str, rules: Rules, depth: int) -> bool:
+        """Walk one open directory; whether it is to be recorded (see the module)."""
+        if depth > MAX_DEPTH:
+            raise self._scanner.refuse(prefix, f"lies more than {MAX_DEPTH} directories deep")
+        try:
+            with os.scandir(fd) as listing:
+                found = list(listing)
+        except OSError as error:
+            raise self._scanner.refuse(prefix, f"cannot be read ({error.strerror})") from error
+        for item in found:
+            if item.name == IGNORE_FILE:
+                rules = self._with_own_rules(fd, prefix, rules)
+                break
+        known, fingerprint, recorded = self._known, rules.fingerprint, 0
+        for item in found:
+            name = item.name
+            path = prefix + name
+            before = known.get(path)
+            directory = item.is_dir(follow_symlinks=False)
+            if is_excluded_name(name):
+                continue
+            # What was recorded under the same rules is not ignored now either.
+            if (
+                before is None
+                or before.rules != fingerprint
+                or directory != (before.entry.kind == "directory")
+            ) and rules.ignores(path, directory):
+                continue
+            try:
+                seen = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._scanner.refuse(path, f"cannot be read ({error.strerror})") from error
+            if directory:
+                recorded += self._subdirectory(fd, name, path, seen, rules, depth, before)
+            else:
+                recorded += self._leaf(path, seen, fingerprint, before)
+        return recorded > 0 or not found
+
+    def _subdirectory(
+        self,
+        fd: int,
+        name: str,
+        path: str,
+        seen: os.stat_result,
+        rules: Rules,
+        depth: int,
+        before: Known | None,
+    ) -> bool:
+        try:
+            inner = os.open(name, _DIRECTORY, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise self._scanner.refuse(path, f"cannot be read ({error.strerror})") from error
+        self._count(path, 0)
+        mode = stat.S_IMODE(seen.st_mode)
+        if before is None or before.entry.kind != "directory" or before.entry.mode != mode:
+            before = Known(None, Entry(path, "directory", mode, "", 0), rules.fingerprint)
+        elif before.rules != rules.fingerprint:
+            before = Known(None, before.entry, rules.fingerprint)
+        self.entries[path] = before.entry
+        try:
+            recorded = self.directory(inner, path + "/", rules, depth + 1)
+        finally:
+            os.close(inner)
+        if recorded:
+            self._known[path] = before
+        else:
+            del self.entries[path]
+        return recorded
+
+    def _leaf(
+        self, path: str, seen: os.stat_result, fingerprint: bytes, before: Known | None
+    ) -> bool:
+        mode = seen.st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            self.skipped.append(Skipped(path, _kind_of(mode)))
+            return False
+        self._count(path, seen.st_size)
+        if before is not None and before.key == (
+            seen.st_mtime_ns,
+            seen.st_ctime_ns,
+            seen.st_size,
+            seen.st_ino,
+            mode,
+        ):
+            self.entries[path] = before.entry
+            if before.rules != fingerprint:
+                self._known[path] = Known(before.key, before.entry, fingerprint)
+            return True
+        self.changed.append(path)
+        self.rules_of[path] = fingerprint
+        # Holds the place, so that the order and the count of entries do not depend on reading.
+        self.entries[path] = Entry(path, "file", 0, "", 0)
+        return True
+
+    def _count(self, path: str, size: int) -> None:
+        self._files += 1
+        self._bytes += size
+        self._scanner.refuse_beyond_limits(self._files, self._bytes, path)
+
+    def _with_own_rules(self, fd: int, prefix: str, rules: Rules) -> Rules:
+        try:
+            own = os.open(IGNORE_FILE, _FILE, dir_fd=fd)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                return rules
+            raise self._scanner.refuse(
+                prefix + IGNORE_FILE, f"cannot be read ({error.strerror})"
+            ) from error
+        try:
+            if not stat.S_ISREG(os.fstat(own).st_mode):
+                return rules
+            content = b"".join(read_from_start(own, IGNORE_FILE_BYTES + 1))
+        finally:
+            os.close(own)
+        if len(content) > IGNORE_FILE_BYTES:
+            raise self._scanner.refuse(
+                prefix + IGNORE_FILE, f"is larger than {IGNORE_FILE_BYTES} bytes"
+            )
+        return self._scanner.rules_in(rules, prefix, content)
+
+
+class _Reader:
+    """Reads files and links below an open root; keeps the directory of the last one open."""
+
+    def __init__(self, root: Path, fd: int, absorb: Absorb, absorb_link: AbsorbLink) -> None:
+        self._root = root
+        self._fd = fd
+        self._absorb = absorb
+        self._absorb_link = absorb_link
+        self._held = ("", os.dup(fd))
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._held[1])
+
+    def read(self, path: str) -> tuple[StatKey, Entry] | None:
+        """Key and entry of a file or link, both of one moment; `None` if it is gone."""
+        for _ in range(_TRIES):
+            try:
+                parent, name = self._parent(path)
+                seen = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                if stat.S_ISLNK(seen.st_mode):
+                    found = self._link(parent, name, path, seen)
+                elif stat.S_ISREG(seen.st_mode):
+                    found = self._file(parent, name, path)
+                else:
+                    return None
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                    return None
+                if error.errno == errno.ELOOP:
+                    continue
+                raise SnapshotRefused(
+                    str(self._root), f"{path} cannot be read ({error.strerror})"
+                ) from error
+            if found is not None:
+                return found
+        raise SnapshotRefused(str(self._root), f"{path} keeps changing while it is read")
+
+    def stat(self, path: str) -> os.stat_result | None:
+        """`lstat` of a path whose directories are real ones."""
+        try:
+            parent, name = self._parent(path)
+            return os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise SnapshotRefused(
+                str(self._root), f"{path} cannot be read ({error.strerror})"
+            ) from error
+
+    def _parent(self, path: str) -> tuple[int, str]:
+        above, _, name = path.rpartition("/")
+        if self._held[0] != above:
+            fd = os.dup(self._fd)
+            try:
+                for directory in above.split("/") if above else ():
+                    inner = os.open(directory, _DIRECTORY, dir_fd=fd)
+                    os.close(fd)
+                    fd = inner
+            except OSError:
+                os.close(fd)
+                raise
+            os.close(self._held[1])
+            self._held = (above, fd)
+        return self._held[1], name
+
+    def _file(self, parent: int, name: str, path: str) -> tuple[StatKey, Entry] | None:
+        fd = os.open(name, _FILE, dir_fd=parent)
+        try:
+            before = os.fstat(fd)
+            if not stat.S_ISREG(before.st_mode):
+                return None
+            digest, size = self._absorb(fd, before.st_size)
+            after = os.fstat(fd)
+        finally:
+            os.close(fd)
+        if size != before.st_size or stat_key(before) != stat_key(after):
+            return None
+        return stat_key(after), Entry(path, "file", stat.S_IMODE(after.st_mode), digest, size)
+
+    def _link(
+        self, parent: int, name: str, path: str, seen: os.stat_result
+    ) -> tuple[StatKey, Entry] | None:
+        target = os.fsencode(os.readlink(name, dir_fd=parent))
+        if stat_key(os.stat(name, dir_fd=parent, follow_symlinks=False)) != stat_key(seen):
+            return None
+        # A link's own permission bits mean nothing and differ between systems.
+        return stat_key(seen), Entry(path, "symlink", 0o777, self._absorb_link(target), len(target))
+
+
+def stat_key(seen: os.stat_result) -> StatKey:
+    """What must be equal for a file to count as unchanged."""
+    return (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
+
+
+def _kind_of(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "pipe"
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    return "device"
