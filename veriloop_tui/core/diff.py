@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-from veriloop_tui.core.excerpt import excerpt, one_line
+from veriloop_tui.core.excerpt import excerpt, one_line, visible
 from veriloop_tui.core.snapshot import Change, Delete, Write
 
 MAX_BYTES = 400_000
@@ -18,7 +18,7 @@ def unified_diff(changes: Iterable[Change], read: Callable[[str], bytes | None])
     At most `MAX_CHARACTERS` long; files that are binary or over `MAX_BYTES` are only named.
     """
     parts = [_one_file(change, read(change.path)) for change in changes]
-    return excerpt("\n".join(parts), MAX_CHARACTERS)
+    return excerpt(visible("\n".join(parts)), MAX_CHARACTERS)
 
 
 def _one_file(change: Change, before: bytes | None) -> str:

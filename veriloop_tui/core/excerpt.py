@@ -23,6 +23,15 @@ def sanitise(text: str) -> str:
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", unified))
 
 
+def visible(text: str) -> str:
+    """`text` with nothing taken away: escapes and lone carriage returns become signs.
+
+    For what a user approves, where an escape sequence must not hide what follows it.
+    """
+    marked = text.replace("\r\n", "\n").replace("\r", "\N{SYMBOL FOR CARRIAGE RETURN}")
+    return sanitise(marked.replace("\x1b", "\N{SYMBOL FOR ESCAPE}"))
+
+
 def excerpt(text: str, limit: int) -> str:
     """At most `limit` characters of the sanitised text: its head and its tail.
 

@@ -1,0 +1,352 @@
+"""Parts of the view as styled text. Hostile text goes in as plain text, never as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from textual.content import Content
+
+from veriloop_tui.core.excerpt import one_line
+from veriloop_tui.core.ports import SessionFacts
+from veriloop_tui.core.transition import Decision, Label
+from veriloop_tui.tui.view import (
+    Attempt,
+    Entry,
+    FailingLine,
+    News,
+    ObligationLine,
+    Phase,
+    RunLine,
+    View,
+)
+from veriloop_tui.tui.wording import checks
+
+MUTED = "$foreground-muted"
+GOOD = "$text-success"
+BAD = "$text-error"
+ASK = "$text-warning"
+LOUD = "bold"
+METER = 6
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+Part = tuple[str, str]
+
+
+def _joined(parts: list[list[Part]], between: str = " · ") -> Content:
+    flat: list[Part] = []
+    for part in parts:
+        if flat:
+            flat.append((between, MUTED))
+        flat += part
+    return Content.assemble(*flat)
+
+
+def clock(seconds: float) -> str:
+    """`0:07`, `12:30`, `1:02:03`."""
+    whole = max(0, int(seconds))
+    hours, rest = divmod(whole, 3600)
+    if hours:
+        return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    return f"{rest // 60}:{rest % 60:02}"
+
+
+def size(count: float) -> str:
+    """Bytes as people read them: `98 MB`, `20.6 GiB`."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 1e6:,.0f} MB"
+
+
+def phase(view: View, waited: float, stopping: bool, auto: bool, blocked: bool) -> Content:
+    """The right end of the header: what is going on."""
+    parts: list[list[Part]] = []
+    if auto:
+        parts.append([("auto", ASK)])
+    if stopping:
+        parts.append([("◌ stopping", ASK)])
+        return _joined(parts)
+    number = f" attempt {view.current.number}" if view.current is not None else ""
+    match view.phase:
+        case Phase.IDLE if blocked:
+            parts.append([("◇ needs you: see below", ASK)])
+        case Phase.IDLE:
+            parts.append([("● ready", GOOD)])
+        case Phase.ASKING:
+            parts.append([(f"◆{number} waits for you", f"{LOUD} {ASK}")])
+        case _:
+            spin = SPINNER[int(waited * 10) % len(SPINNER)]
+            parts.append([(f"{spin} {view.phase.value}{number} {clock(waited)}", "$text-primary")])
+    return _joined(parts)
+
+
+def facts_line(view: View, facts: SessionFacts | None) -> Content:
+    """Model, sandbox tier and staging rung: always on the screen."""
+    parts: list[list[Part]] = []
+    model = view.model
+    if model is not None:
+        named = [(one_line(model.name, 24), "")]
+        told = f" {size(model.file_size)} {model.bpw:.2f} BPW {one_line(model.quant, 12)}"
+        parts.append([*named, (told.rstrip(), MUTED)])
+    elif facts is not None:
+        parts.append([(one_line(facts.model, 60) or "no model", "")])
+    tier = view.sandbox_tier or (one_line(facts.sandbox_tier, 40) if facts else "")
+    rung = view.staging_rung or (one_line(facts.staging_rung, 40) if facts else "")
+    if tier:
+        parts.append([("sandbox ", MUTED), (tier, ASK if tier in ("none", "reduced") else "")])
+    if rung:
+        parts.append([("stage ", MUTED), (rung, "")])
+    return _joined(parts)
+
+
+def _context(view: View) -> list[Part]:
+    usage, model = view.usage, view.model
+    if usage is None:
+        return [("ctx ", MUTED), (f"–/{count(model.n_ctx)}" if model else "–", "")]
+    used = usage.prompt_tokens + usage.completion_tokens
+    of = f"/{count(model.n_ctx)}" if model else ""
+    return [
+        ("ctx ", MUTED),
+        (count(used), ""),
+        (of, MUTED),
+        (" reused ", MUTED),
+        (count(usage.reused_tokens), ""),
+    ]
+
+
+def _speed(view: View) -> list[Part]:
+    if view.usage is None or view.timings is None or view.timings.predicted_ms <= 0:
+        return []
+    speed = view.usage.completion_tokens * 1000 / view.timings.predicted_ms
+    return [(f"{speed:,.0f} tok/s", MUTED)]
+
+
+def budget_line(view: View, elapsed: float) -> Content:
+    """Context and reused tokens, then what is used of each declared budget.
+
+    `elapsed` is the run's time so far, in seconds. The end is what a narrow screen cuts off.
+    """
+    limits, spent = view.budget, view.spent
+    if limits is None:
+        return _joined([_context(view), [("no run yet, nothing spent", MUTED)]])
+    running = view.current.number if view.current is not None else 0
+    done = max(spent.attempts, running)
+    rows = [
+        _context(view),
+        _budget("attempts", done, limits.attempts, count),
+        _budget("time", elapsed, limits.wall_time, clock),
+        _budget("tokens", spent.tokens, limits.tokens, count),
+        _budget("in checks", spent.verifier_time, limits.verifier_time, clock),
+    ]
+    if spent.store_bytes:
+        rows.append(_budget("store", spent.store_bytes, limits.store_bytes, size))
+    return _joined([row for row in (*rows, _speed(view)) if row])
+
+
+def count(number: float) -> str:
+    """`9,203`, `12.3k`, `131k`, `1.2M`."""
+    if number < 10_000:
+        return f"{number:,.0f}"
+    if number < 1_000_000:
+        return f"{number / 1000:,.1f}k" if number < 100_000 else f"{number / 1000:,.0f}k"
+    return f"{number / 1e6:,.1f}M"
+
+
+def _budget(
+    name: str, used: float, limit: float | None, shown: Callable[[float], str]
+) -> list[Part]:
+    if limit is None:
+        return [(f"{name} ", MUTED), (shown(used), "")]
+    near = ASK if used >= limit * 0.9 else ""
+    return [(f"{name} ", MUTED), (shown(used), near), (f"/{shown(limit)}", MUTED)]
+
+
+def obligation_row(line: ObligationLine) -> Content:
+    """`✗ tests ━━━━━━──── rank 3 · 12 checks`."""
+    satisfied = max(0, line.checks - line.unsatisfied)
+    filled = METER * satisfied // line.checks if line.checks else 0
+    mark = ("✓ ", GOOD) if line.total == 0 and not line.quarantined.count else ("✗ ", BAD)
+    return Content.assemble(
+        mark,
+        (line.name, LOUD),
+        (f"  rank {line.total:,}", GOOD if line.total == 0 else BAD),
+        (f"  {satisfied:,}/{line.checks:,} ", MUTED),
+        ("━" * filled, GOOD),
+        ("─" * (METER - filled), MUTED),
+    )
+
+
+def failing_row(line: FailingLine) -> Content:
+    """The end of a check's name first, as its beginning is mostly a path."""
+    head, _, tail = line.name.rpartition("::")
+    times = f" ×{line.value:,}" if line.value > 1 else ""
+    return Content.assemble("  ", (tail or line.name, ""), (times, BAD), (f"  {head}", MUTED))
+
+
+def more_row(left: int) -> Content:
+    """How many failing checks have no row of their own."""
+    return Content.styled(f"  and {left:,} more", MUTED)
+
+
+def flaky_row(name: str) -> Content:
+    """A quarantined check."""
+    return Content.assemble("  ", ("~ ", ASK), name, ("  flaky, cannot improve a rank", MUTED))
+
+
+def entry_row(entry: Entry, current: Phase | None) -> Content:
+    """One line of the timeline; `current` is the phase of the attempt that runs now."""
+    if isinstance(entry, RunLine):
+        end = f"  {entry.outcome}" if entry.outcome else ""
+        return Content.assemble(("▸ ", "$text-accent"), (entry.task, LOUD), (end, MUTED))
+    number = f"{entry.number:>2} "
+    target = entry.target.rpartition("::")[2] or entry.form or "whole task"
+    if entry.label is None or entry.decision is None:
+        doing = current.value if current is not None else "not finished"
+        return Content.assemble(("◌ ", ASK), (number, MUTED), target, (f" {doing}", MUTED))
+    ranked = entry.rank_after is not None
+    moved = f" {_rank(entry.rank_before)}→{_rank(entry.rank_after)}" if ranked else ""
+    if entry.decision is Decision.COMMITTED:
+        return Content.assemble(("✓ ", GOOD), (number, MUTED), target, (f" committed{moved}", GOOD))
+    by_rule = entry.decision is Decision.RULE_REJECTED
+    why = entry.label.value if by_rule else entry.decision.value
+    harmful = by_rule and entry.label in _HARMFUL
+    return Content.assemble(
+        ("✗ ", BAD),
+        (number, MUTED),
+        target,
+        (f" {why}", BAD if harmful else MUTED),
+        (moved, MUTED),
+    )
+
+
+_HARMFUL = (Label.PROTECTED_REGRESSION, Label.INCOMPARABLE, Label.OPEN)
+
+
+def _rank(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
+
+
+def attempt_head(attempt: Attempt) -> Content:
+    """What an attempt is and came to, above its answer, diff and evidence."""
+    about = attempt.target or "the whole task"
+    parts: list[list[Part]] = [[(f"Attempt {attempt.number}", LOUD)], [(about, "")]]
+    if attempt.form:
+        parts.append([(attempt.form, MUTED)])
+    if attempt.label is not None and attempt.decision is not None:
+        tone = GOOD if attempt.decision is Decision.COMMITTED else BAD
+        parts.append([(attempt.label.value, ""), (f" ({attempt.decision.value})", tone)])
+        moved = f"rank {_rank(attempt.rank_before)} → {_rank(attempt.rank_after)}"
+        parts.append([(moved, "")])
+    elif attempt.run_index:
+        parts.append([(f"repeat {attempt.run_index} to confirm", MUTED)])
+    head = _joined(parts)
+    return Content.assemble(head, "\n", attempt.verdict) if attempt.verdict else head
+
+
+def check_head(obligation: str, line: FailingLine) -> Content:
+    """The full name of a failing check."""
+    return Content.assemble(
+        ("✗ ", BAD), (line.name, LOUD), (f"  {obligation}, value {line.value:,}", MUTED)
+    )
+
+
+def diff(text: str) -> Content:
+    """A unified diff, coloured; each line keeps its sign, so it reads without colour too."""
+    parts: list[Part] = []
+    for line in text.split("\n"):
+        parts.append((f"{line}\n", _diff_style(line)))
+    return Content.assemble(*parts)
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("+++ ", "--- ", "diff ")):
+        return LOUD
+    if line.startswith("@@"):
+        return "$text-accent"
+    if line.startswith("+"):
+        return GOOD
+    if line.startswith("-"):
+        return BAD
+    return MUTED
+
+
+def evidence(attempt: Attempt) -> Content:
+    """What got better and worse, then what the next attempt was told."""
+    parts: list[Part] = []
+    for title, found, style in (
+        ("Better", attempt.improved, GOOD),
+        ("Worse", attempt.worsened, BAD),
+    ):
+        if found.count:
+            parts.append((f"{title} ({found.count:,})\n", f"{LOUD} {style}"))
+            parts += [(f"  {name}\n", "") for name in found.shown]
+            if found.count > len(found.shown):
+                parts.append((f"  and {found.count - len(found.shown):,} more\n", MUTED))
+            parts.append(("\n", ""))
+    if attempt.evidence:
+        parts += [("Evidence for the next attempt\n", LOUD), (f"{attempt.evidence}\n\n", "")]
+    costs = [f"program {attempt.program_time * 1000:,.0f} ms"]
+    if attempt.usage is not None:
+        usage = attempt.usage
+        costs.append(
+            f"prompt {usage.prompt_tokens:,} tokens, {usage.reused_tokens:,} reused, "
+            f"answer {usage.completion_tokens:,}"
+        )
+    if attempt.bundle:
+        costs.append(f"bundle {attempt.bundle[:12]}")
+    if attempt.label is not None:
+        parts.append((" · ".join(costs), MUTED))
+    return Content.assemble(*parts)
+
+
+def news_line(news: News) -> Content:
+    """The last sentence for the user, with a sign so that it reads without colour."""
+    match news.tone:
+        case "good":
+            return Content.assemble(("✓ ", GOOD), news.text)
+        case "bad":
+            return Content.assemble(("✗ ", BAD), news.text)
+        case "note":
+            return Content.assemble(("· ", MUTED), news.text)
+        case "error":
+            return Content.assemble(("! ", f"{LOUD} {BAD}"), (news.text, BAD))
+        case _:
+            assert_never(news.tone)
+
+
+def question(view: View) -> Content:
+    """What is asked before a commit, with every warning."""
+    asked = view.question
+    if asked is None:
+        return Content("")
+    parts: list[Part] = [
+        (f"Commit attempt {asked.attempt}?   ", LOUD),
+        ("a", f"{LOUD} {GOOD}"),
+        (" approve   ", ""),
+        ("r", f"{LOUD} {BAD}"),
+        (" reject, with a reason\n", ""),
+        (f"{checks(asked.improved)} improved, none got worse.", ""),
+    ]
+    cut = ("The diff is too long to be shown whole: read the files before you approve.",)
+    for warning in (*asked.warnings, *(cut if asked.cut else ())):
+        parts.append((f"\n! {warning}", ASK))
+    return Content.assemble(*parts)
+
+
+def no_contract(facts: SessionFacts) -> Content:
+    """Which command the user has to run before anything can be measured."""
+    if not facts.contract_path:
+        return Content.assemble(
+            ("This workspace has no contract yet.\n\n", LOUD),
+            "A contract names the commands that decide what may persist. Run\n\n",
+            ("  veriloop init\n\n", f"{LOUD} {ASK}"),
+            "in this folder, then press ",
+            ("m", LOUD),
+            ".",
+        )
+    return Content.assemble(
+        (f"{one_line(facts.contract_path, 200)} is not trusted.\n\n", LOUD),
+        "None of its commands runs before you have read and trusted this version. Run\n\n",
+        ("  veriloop trust\n\n", f"{LOUD} {ASK}"),
+        "then press ",
+        ("m", LOUD),
+        ".",
+    )
