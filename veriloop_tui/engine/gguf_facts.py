@@ -6,6 +6,7 @@ llama.cpp aborts the whole process on some headers, so they are refused here fir
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,9 @@ def _facts(header: Header, size: int, path: str) -> GGUFFacts:
     values = header.values
     architecture = _text(values, "general.architecture")
     heads = _integers(values, f"{architecture}.attention.head_count") or (0,)
+    for key, value in values.items():
+        if key.endswith("_epsilon") and isinstance(value, float) and not math.isfinite(value):
+            raise Malformed(f"the metadata entry '{key[:80]}' is {value}")
     parameters = sum(tensor.elements for tensor in header.tensors)
     types = Counter(_type_name(tensor.type_id) for tensor in header.tensors)
     return GGUFFacts(

@@ -6,15 +6,23 @@ Only the engine's child process imports this module.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as api
-
 from veriloop_tui.core.chat import Sampling
 from veriloop_tui.errors import EngineRefused, ModelFileInvalid
+
+# Both are read when the native library is loaded, so they come before its import. Threads that
+# spin while they wait starve each other as soon as anything else wants a core: with one busy
+# process beside two threads, sleeping ones were 10 to 40 times faster.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Otherwise an abort in native code starts a debugger to print a backtrace.
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+
+import llama_cpp.llama_cpp as api
 
 # Tokens per llama_decode during prefill; also how often a GPU, which knows no abort, can stop.
 N_BATCH: Final = 512
@@ -26,15 +34,24 @@ _LOG_ERROR: Final = 4
 Cancelled = Callable[[], bool]
 
 
-def _log(level: int, text: bytes, _data: object) -> None:
-    """llama.cpp's warnings and errors go to stderr; the rest is dropped."""
-    if level in (_LOG_WARN, _LOG_ERROR):
-        sys.stderr.write(text.decode("utf-8", "replace"))
-        sys.stderr.flush()
+class _Log:
+    """llama.cpp's warnings and errors go to stderr; the rest is dropped.
+
+    An abort that was asked for is reported as an error by llama.cpp, so it mutes the log.
+    """
+
+    def __init__(self) -> None:
+        self.muted = False
+
+    def __call__(self, level: int, text: bytes, _data: object) -> None:
+        if level in (_LOG_WARN, _LOG_ERROR) and not self.muted:
+            sys.stderr.write(text.decode("utf-8", "replace"))
+            sys.stderr.flush()
 
 
+_LOG: Final = _Log()
 # Kept for the life of the process: llama.cpp holds the raw pointer.
-_LOG_CALLBACK: Final = api.llama_log_callback(_log)
+_LOG_CALLBACK: Final = api.llama_log_callback(_LOG)
 
 
 def silence_logs() -> None:
@@ -175,6 +192,11 @@ class Memory:
         self._tokens: list[int] = []
         self._no_abort = api.ggml_abort_callback()
 
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What has been evaluated."""
+        return tuple(self._tokens)
+
     def keep(self, prompt: Sequence[int]) -> int:
         """Cut the memory back to what it shares with `prompt`; returns how many tokens that is.
 
@@ -201,7 +223,12 @@ class Memory:
         An abort in the middle of a batch empties the memory: the state may be wrong though its
         positions look right. Raises `EngineRefused` if llama.cpp cannot, which empties it as well.
         """
-        abort = api.ggml_abort_callback(lambda _data: cancelled())
+
+        def give_up(_data: object) -> bool:
+            _LOG.muted = cancelled()
+            return _LOG.muted
+
+        abort = api.ggml_abort_callback(give_up)
         api.llama_set_abort_callback(self.context, abort, None)
         try:
             for start in range(0, len(tokens), N_BATCH):
@@ -211,6 +238,7 @@ class Memory:
                     self.clear()
                     return False
         finally:
+            _LOG.muted = False
             # The callback costs a call into Python per graph node, too much for single tokens.
             api.llama_set_abort_callback(self.context, self._no_abort, None)
         return True

@@ -21,6 +21,7 @@ from veriloop_tui.errors import EngineCrashed, EngineStartFailed
 
 _LOG_LINES: Final = 40
 _LINE_BYTES: Final = 500
+_LAST_WORDS: Final = 6
 _POLL_SECONDS: Final = 0.03
 _GRACE_SECONDS: Final = 3.0
 
@@ -184,7 +185,7 @@ class EngineProcess:
     def _last_words(self) -> str:
         if self._reader is not None:
             self._reader.join(0.5)
-        return self.log
+        return "\n".join(list(self._log)[-_LAST_WORDS:])
 
 
 def _drain(pipe: IO[bytes], log: deque[str]) -> None:

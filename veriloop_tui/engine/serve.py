@@ -230,8 +230,6 @@ def _listen_loopback(settings: ServeSettings) -> socket.socket:
 
 def run(settings: ServeSettings) -> None:
     """Serve until SIGINT or SIGTERM; for the main thread. Raises `UsageError`, `EngineError`."""
-    # Otherwise an abort in native code would start a debugger to print a backtrace.
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     listener = listen(settings)
     # uvicorn stops on a signal, then raises it again for the handler before it: that one must
     # leave us the time to free the model and remove the socket.

@@ -77,7 +77,10 @@ class Worker:
     async def load(self) -> None:
         """Load the model. Raises what `Loaded` raises."""
         loop = asyncio.get_running_loop()
-        keep_loading = lambda: not self._stopping.is_set()  # noqa: E731
+
+        def keep_loading() -> bool:
+            return not self._stopping.is_set()
+
         self.loaded = await loop.run_in_executor(self._thread, Loaded, self._settings, keep_loading)
 
     async def run(
