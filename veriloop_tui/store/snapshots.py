@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from veriloop_tui.core.snapshot import Candidate, Change, Delete, Entry, SnapshotId, Write
-from veriloop_tui.errors import PromotionFailed, SnapshotNotFound, StoreDamaged
+from veriloop_tui.errors import SnapshotNotFound, StoreDamaged
 from veriloop_tui.store import stat_cache, tree
 from veriloop_tui.store.blob import BlobReader, BlobStore
 from veriloop_tui.store.candidate import resolve
@@ -74,28 +74,20 @@ class StoredSnapshots:
         with self._naming_tree():
             return tuple(tree.diff(before, after, self._blobs.read))
 
-    def changes_between(self, before: SnapshotId, after: SnapshotId) -> tuple[Change, ...]:
-        """What has to be written and deleted to get from one snapshot to the other.
+    def changes_between(self, old: SnapshotId, new: SnapshotId) -> tuple[Change, ...]:
+        """The changes that turn the files of one snapshot into those of another, by path.
 
-        Only files can be: a directory that is left empty stays, an empty one is not made. Raises
-        `PromotionFailed` where a symbolic link, or a file in place of another kind, differs.
+        Links and directories are not files: `diff` shows how they differ. Where a file takes the
+        place of one, its `Write` is here, and no candidate will accept it.
         """
         changes: list[Change] = []
-        for difference in self.diff(before, after):
-            kinds = {e.kind for e in (difference.before, difference.after) if e is not None}
-            if kinds == {"directory"}:
-                continue
-            if kinds != {"file"}:
-                raise PromotionFailed(
-                    difference.path,
-                    "it is, or was, a symbolic link or directory, which a change of files "
-                    "cannot make; put it right by hand first",
-                )
-            if difference.after is None:
+        for difference in self.diff(old, new):
+            before, after = difference.before, difference.after
+            if after is not None and after.kind == "file":
+                content = self._blobs.read(after.digest)
+                changes.append(Write(difference.path, content, after.mode))
+            elif before is not None and before.kind == "file":
                 changes.append(Delete(difference.path))
-            else:
-                content = self._blobs.read(difference.after.digest)
-                changes.append(Write(difference.path, content, difference.after.mode))
         return tuple(changes)
 
     def _manifest(self, snapshot: str) -> dict[str, Entry]:

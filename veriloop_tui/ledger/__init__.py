@@ -1,0 +1,1 @@
+"""The append-only record of every attempt, and the check that nobody changed it."""
