@@ -32,7 +32,7 @@ class Line(Static):
     """A line of text that is painted again only when it differs."""
 
     def __init__(self, id: str) -> None:  # noqa: A002
-        super().__init__("", id=id, markup=False)
+        super().__init__("", id=id, classes="empty", markup=False)
         self._text = Content("")
 
     def show(self, text: Content) -> None:
@@ -227,11 +227,12 @@ class Detail(Vertical):
 
     def _fill(self, text: Content, switched: bool, follow: bool) -> None:
         body = self.query_one("#body", VerticalScroll)
+        at_end = body.scroll_y >= body.max_scroll_y - 1
         self.query_one("#text", Line).show(text)
-        if switched:
-            body.anchor(follow)
-            if not follow:
-                body.scroll_home(animate=False)
+        if follow and (switched or at_end):
+            body.scroll_end(animate=False)
+        elif switched:
+            body.scroll_home(animate=False)
 
 
 def _telling(attempt: Attempt, phase: Phase | None) -> Tab:
