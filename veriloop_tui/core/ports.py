@@ -111,6 +111,11 @@ class Stage(Protocol):
         """Where the commands see the workspace."""
         ...
 
+    @property
+    def scratch(self) -> Path:
+        """A private, writable host folder for what running commands needs; removed with the stage."""
+        ...
+
     def enter(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The argv that, started on the host, runs `argv` where `root` holds the candidate."""
         ...

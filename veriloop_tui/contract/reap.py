@@ -1,0 +1,94 @@
+"""A small supervisor, run as a script: starts a command and leaves none of its processes behind.
+
+Usage: reap.py STATUS_FD LEASH_FD COMMAND... As a child subreaper it inherits every orphan below
+it, daemons in sessions of their own too. When the command has ended, or the leash's other end is
+closed, it kills all that is left and reports the command's exit code as a line of JSON. Uses the
+standard library alone, since it is started with no site packages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_KILLING_SECONDS = 2.0
+
+
+def main(status: int, leash: int, argv: list[str]) -> int:
+    """Run `argv` to its end, or the leash's; the exit code of this process."""
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(woken)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for wire in (status, leash):
+        os.set_inheritable(wire, False)
+    child = os.posix_spawnp(argv[0], argv, os.environ)
+    code = _wait(child, wake, leash)
+    _kill_rest()
+    if code is None:
+        return 1
+    os.write(status, b'{"exit-code": %d}\n' % code)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(child: int, wake: int, leash: int) -> int | None:
+    """The command's exit code, `None` if the leash ended first."""
+    while True:
+        ready, _, _ = select.select([wake, leash], [], [])
+        if leash in ready:
+            return None
+        os.read(wake, 4096)
+        while (ended := _reap()) is not None:
+            pid, code = ended
+            if pid == child:
+                return code
+
+
+def _reap() -> tuple[int, int] | None:
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+
+
+def _kill_rest() -> None:
+    deadline = time.monotonic() + _KILLING_SECONDS
+    while time.monotonic() < deadline:
+        below = _below()
+        if not below:
+            return
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        while _reap() is not None:
+            pass
+        time.sleep(0.002)
+
+
+def _below() -> set[int]:
+    """Every process whose chain of parents leads here."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+    below: set[int] = set()
+    grown = {os.getpid()}
+    while grown:
+        grown = {pid for pid, parent in parents.items() if parent in grown} - below
+        below |= grown
+    return below
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

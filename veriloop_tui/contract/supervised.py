@@ -1,0 +1,51 @@
+"""The tiers without bubblewrap: `reduced` and `none`. Both leave no process behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from veriloop_tui.contract.job import Job, Launch, Tier, Wires, environment, limited
+
+_REAPER = Path(__file__).with_name("reap.py")
+_GRACE = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedSandbox:
+    """Limits, a clean environment, and a supervisor that kills every process at the end.
+
+    `unshare` is a prefix of argv that enters namespaces for processes, network, and the like; it
+    is empty where there are none. `prlimit` is a program's absolute path, `path` the user's PATH.
+    """
+
+    tier: Tier
+    notices: tuple[str, ...]
+    prlimit: str
+    path: str
+    unshare: tuple[str, ...] = ()
+
+    def report_folder(self, out: Path) -> Path:
+        """The folder itself: this tier hides nothing."""
+        return out
+
+    def wrap(self, job: Job, wires: Wires) -> Launch:
+        """Supervisor, limits, command; with a home and a temporary folder of its own."""
+        home, temporary = job.private / "home", job.private / "tmp"
+        for folder in (home, temporary):
+            folder.mkdir(exist_ok=True)
+        reaper = (sys.executable, "-I", "-S", str(_REAPER), str(wires.status), str(wires.leash))
+        return Launch(
+            (*self.unshare, *reaper, *limited(self.prlimit, job.limits, job.argv)),
+            environment(self.path, str(home), str(temporary)),
+            _GRACE,
+        )
+
+
+def namespaces(unshare: str) -> tuple[str, ...]:
+    """The prefix that enters new namespaces and keeps the user's own id."""
+    ids = (f"--map-user={os.geteuid()}", f"--map-group={os.getegid()}")
+    kinds = ("--user", "--pid", "--net", "--ipc", "--uts")
+    return (unshare, *kinds, *ids, "--fork", "--kill-child=SIGKILL", "--mount-proc", "--")
