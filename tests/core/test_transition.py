@@ -232,7 +232,8 @@ def test_tests_revealed_by_a_repaired_import_do_not_count_either_way() -> None:
 
 def test_a_new_failing_test_of_a_file_that_was_collected_before_is_not_revealed() -> None:
     incumbent = baseline_rank(ran((outcome("m", 0, CheckKind.COLLECT), outcome("a", 1))))
-    candidate = ran((outcome("m", 0, CheckKind.COLLECT), outcome("a", 0), outcome("b", 1)))
+    new = outcome("b", 1, group="m")
+    candidate = ran((outcome("m", 0, CheckKind.COLLECT), outcome("a", 0), new))
     assert compare(incumbent, candidate).label is Label.INCOMPARABLE
 
 
@@ -302,7 +303,14 @@ def test_a_check_skipped_at_the_baseline_is_outside_the_rank() -> None:
 
 
 def test_a_test_reported_twice_counts_with_its_worst_outcome() -> None:
-    assert baseline_rank(ran((outcome("a", 0), outcome("a", 1)))).values == {check("a"): 1}
+    for first, second in ((0, 1), (1, 0)):
+        twice = ran((outcome("a", first), outcome("a", second)))
+        assert baseline_rank(twice).values == {check("a"): 1}
+
+
+def test_all_zeros_without_progress_is_no_completion() -> None:
+    incumbent = baseline_rank(ran(vector(0, 0)))
+    assert not compare(incumbent, ran(vector(0, 0))).zero_rank
 
 
 def test_a_rank_has_no_negative_values() -> None:

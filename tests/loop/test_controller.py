@@ -265,6 +265,30 @@ def test_the_users_edit_of_a_touched_file_wins(moment: str) -> None:
     assert end.commits == 0
 
 
+def test_an_edit_beside_the_candidate_while_the_user_decides_makes_it_stale() -> None:
+    bench = Bench(FakeProposer(BOTH_GOOD))
+
+    def edit_once() -> None:
+        bench.workspace.live["notes"] = b"mine"
+
+    bench.approver.meanwhile = edit_once
+    events, _ = bench.run()
+    assert [a.decision for a in attempts(events)] == [Decision.STALE, Decision.COMMITTED]
+
+
+def test_a_baseline_measured_while_the_user_edits_is_measured_again() -> None:
+    bench = Bench(FakeProposer(BOTH_GOOD))
+
+    def measured(files: Files) -> Measurement:
+        bench.workspace.live.setdefault("notes", b"mine")
+        return passing(files)
+
+    bench.verifier.measured = measured
+    bench.run()
+    baseline = bench.ledger.bundles()[0]
+    assert "notes" in bench.workspace.kept[baseline.artifact]
+
+
 def test_an_edit_that_cannot_be_ranked_pauses_the_run_until_the_next_edit() -> None:
     def measured(files: Files) -> Measurement:
         return unrankable(files) if b"half" in files["app.py"] else passing(files)

@@ -139,7 +139,7 @@ def _is_skipped_throughout(outcomes: list[CheckOutcome | None]) -> bool:
 class Movement:
     """How one check moved from the incumbent to the candidate.
 
-    `before` is `None` for a check the incumbent did not have. `after` holds the values of the
+    `before` is `None` for a check that the incumbent did not have, or has in quarantine. `after` holds the values of the
     candidate's runs, read against `before`.
     """
 
@@ -167,9 +167,7 @@ class Movement:
     @property
     def improved(self) -> bool:
         """Whether this movement counts as progress."""
-        if self.quarantined or self.revealed or self.before is None or self.varies:
-            return False
-        return max(self.after) < self.before
+        return self.before is not None and not self.varies and max(self.after) < self.before
 
 
 def movements(incumbent: Rank, measured: Ranked) -> Iterator[Movement]:
