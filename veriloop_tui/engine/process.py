@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
+import veriloop_tui
 from veriloop_tui.core.ports import Cancel
 from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
@@ -24,6 +25,13 @@ _LINE_BYTES: Final = 500
 _LAST_WORDS: Final = 6
 _POLL_SECONDS: Final = 0.03
 _GRACE_SECONDS: Final = 3.0
+# `-m` would look for modules in the working directory first, and that is somebody's workspace:
+# a file `uvicorn.py` in it would run as part of the engine.
+_ROOT: Final = Path(veriloop_tui.__file__).parent.parent
+_BOOT: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from veriloop_tui.engine.serve import main; sys.exit(main())"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,11 @@ class EngineProcess:
         self._reader: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -125,7 +137,7 @@ class EngineProcess:
     def _spawn(self) -> None:
         settings = self._settings
         self._log.clear()
-        command = [sys.executable, "-m", "veriloop_tui.engine.serve", "--die-with-parent"]
+        command = [sys.executable, "-P", "-c", _BOOT, str(_ROOT), "--die-with-parent"]
         command += ["--model", str(settings.model), "--socket", str(self.socket_path)]
         command += ["--gpu-layers", str(settings.gpu_layers)]
         if settings.n_ctx is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,7 +46,7 @@ class Loaded:
         header = read_facts(settings.model)
         check_loadable(header)
         n_ctx = settings.n_ctx or min(header.context_length or DEFAULT_N_CTX, DEFAULT_N_CTX)
-        threads = settings.threads or psutil.cpu_count(logical=False) or 1
+        threads = settings.threads or _usable_cores()
         self.model = Model(settings.model, settings.gpu_layers, keep_loading)
         self.memory = Memory(self.model, settings.model, n_ctx, threads)
         vocabulary = self.model.vocabulary
@@ -119,6 +120,12 @@ class Worker:
         if self.loaded is not None:
             self.loaded.close()
             self.loaded = None
+
+
+def _usable_cores() -> int:
+    """Physical cores, but no more than this process may run on (a container may have fewer)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(psutil.cpu_count(logical=False) or 1, allowed or 1)
 
 
 def _facts(header: GGUFFacts, n_ctx: int) -> ModelFacts:

@@ -1,0 +1,263 @@
+"""The engine's HTTP interface, with the real model, as other programs see it."""
+
+import json
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.serve import ServeSettings, listen
+from veriloop_tui.engine.worker import LoadSettings
+from veriloop_tui.errors import UsageError
+
+RAIN = [{"role": "user", "content": "Write a haiku about rain."}]
+HAIKU = {
+    "messages": RAIN,
+    "temperature": 0,
+    "max_tokens": 12,
+}
+COUNT = [{"role": "user", "content": "Count from 1 to 9, with spaces."}]
+
+
+@pytest.fixture
+def http(engine: EngineProcess) -> Iterator[httpx.Client]:
+    transport = httpx.HTTPTransport(uds=str(engine.socket_path))
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=120) as client:
+        yield client
+
+
+def ask(http: httpx.Client, **fields: Any) -> dict[str, Any]:
+    answer = http.post("/v1/chat/completions", json={**HAIKU, **fields})
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def text_of(body: dict[str, Any]) -> str:
+    text: str = body["choices"][0]["message"]["content"]
+    return text
+
+
+def chunks(http: httpx.Client, **fields: Any) -> list[dict[str, Any]]:
+    with http.stream(
+        "POST", "/v1/chat/completions", json={**HAIKU, "stream": True, **fields}
+    ) as answer:
+        assert answer.headers["content-type"] == "text/event-stream"
+        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+def test_the_socket_and_its_folder_belong_to_the_user_alone(engine: EngineProcess) -> None:
+    assert stat.S_IMODE(engine.socket_path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(engine.socket_path.parent.stat().st_mode) == 0o700
+
+
+def test_health_is_ok_once_the_model_is_loaded(http: httpx.Client) -> None:
+    assert http.get("/health").json() == {"status": "ok"}
+
+
+def test_models_tells_the_facts_of_the_model(http: httpx.Client) -> None:
+    (model,) = http.get("/v1/models").json()["data"]
+
+    assert model["meta"]["parameters"] == 134_515_008
+    assert model["meta"]["n_ctx"] == 4096
+
+
+def test_an_answer_has_usage_and_timings_as_llama_server_gives_them(http: httpx.Client) -> None:
+    body = ask(http)
+
+    usage, timings = body["usage"], body["timings"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["completion_tokens"] == timings["predicted_n"] == 12
+    assert timings["cache_n"] == usage["prompt_tokens_details"]["cached_tokens"]
+    assert timings["cache_n"] + timings["prompt_n"] == usage["prompt_tokens"]
+    assert timings["prompt_ms"] > 0
+    assert timings["predicted_per_second"] > 0
+
+
+def test_a_streamed_answer_is_the_same_text_and_ends_with_usage_and_timings(
+    http: httpx.Client,
+) -> None:
+    whole = ask(http)
+    streamed = chunks(http)
+
+    deltas = [one["choices"][0]["delta"].get("content", "") for one in streamed]
+    assert "".join(deltas) == text_of(whole)
+    assert streamed[-1]["choices"][0]["finish_reason"] == "length"
+    assert streamed[-1]["usage"]["completion_tokens"] == 12
+    assert "predicted_ms" in streamed[-1]["timings"]
+
+
+def test_the_second_time_the_prompt_comes_from_the_cache(http: httpx.Client) -> None:
+    ask(http)
+    usage = ask(http)["usage"]
+
+    assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+
+
+def test_a_stop_string_ends_the_answer_and_is_not_part_of_it(http: httpx.Client) -> None:
+    free = text_of(ask(http, messages=COUNT, max_tokens=30))
+    stop = free[4:8]
+    assert stop
+
+    body = ask(http, messages=COUNT, max_tokens=30, stop=[stop])
+
+    assert text_of(body) == free[: free.index(stop)]
+    assert body["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_final_assistant_message_is_continued(http: httpx.Client) -> None:
+    free = text_of(ask(http, max_tokens=20))
+    begun = [*RAIN, {"role": "assistant", "content": free[:10]}]
+
+    body = ask(http, messages=begun, continue_final_message=True)
+
+    assert body["usage"]["prompt_tokens"] < ask(http, messages=begun)["usage"]["prompt_tokens"]
+    assert text_of(body)
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [(b"{", 400), (b'{"messages": 5}', 400), (b"\xff\xfe", 400), (b"", 400)],
+)
+def test_a_bad_request_is_refused_clearly_and_harms_no_other(
+    http: httpx.Client, content: bytes, status: int
+) -> None:
+    answer = http.post("/v1/chat/completions", content=content)
+
+    assert answer.status_code == status
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert text_of(ask(http))
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_both_numbers(http: httpx.Client) -> None:
+    long = [{"role": "user", "content": "word " * 6000}]
+
+    for stream in (False, True):
+        answer = http.post(
+            "/v1/chat/completions", json={**HAIKU, "messages": long, "stream": stream}
+        )
+        assert answer.status_code == 400
+        assert answer.json()["error"]["n_ctx"] == 4096
+        assert answer.json()["error"]["n_prompt_tokens"] > 6000
+
+
+def test_a_client_that_leaves_during_prefill_frees_the_engine_for_the_next(
+    http: httpx.Client,
+) -> None:
+    long = [{"role": "user", "content": "rain and " * 1000}]
+    body = {**HAIKU, "messages": long, "stream": True, "max_tokens": 3000}
+    with http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        next(answer.iter_raw())
+
+    # Had the first gone on to its end, its whole prompt would be in the cache now.
+    usage = ask(http, messages=long, max_tokens=1)["usage"]
+
+    assert usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"] - 1
+
+
+def test_a_client_that_leaves_during_an_answer_frees_the_engine_for_the_next(
+    http: httpx.Client,
+) -> None:
+    body = {**HAIKU, "stream": True, "max_tokens": 4000, "temperature": 1.5, "seed": 3}
+    with http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        pieces = answer.iter_raw()
+        for _ in range(4):
+            next(pieces)
+
+    assert ask(http)["usage"]["completion_tokens"] == 12
+
+
+def test_requests_at_the_same_time_wait_for_each_other_and_all_are_answered(
+    http: httpx.Client, engine: EngineProcess
+) -> None:
+    expected = text_of(ask(http))
+    answers: list[str] = []
+
+    def one() -> None:
+        transport = httpx.HTTPTransport(uds=str(engine.socket_path))
+        with httpx.Client(transport=transport, base_url="http://engine", timeout=120) as client:
+            answers.append(text_of(ask(client)))
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert answers == [expected] * 4
+
+
+def test_the_official_client_understands_the_answers(engine: EngineProcess) -> None:
+    transport = httpx2.HTTPTransport(uds=str(engine.socket_path))
+    client = openai.OpenAI(
+        api_key="unused",
+        base_url="http://engine/v1",
+        http_client=httpx2.Client(transport=transport),
+        max_retries=0,
+    )
+    stream = client.chat.completions.create(
+        model="any",
+        messages=[{"role": "user", "content": "Say hello."}],
+        max_tokens=5,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+
+    received = list(stream)
+
+    assert received[-1].choices == []
+    assert received[-1].usage is not None
+    assert received[-1].usage.completion_tokens <= 5
+    with pytest.raises(openai.BadRequestError, match="temperature"):
+        client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "x"}], temperature=-1
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "key", "reason"),
+    [
+        ("0.0.0.0", "k", "not a loopback"),
+        ("192.168.0.1", "k", "not a loopback"),
+        ("localhost", "k", "not an IP"),
+        ("127.0.0.1", "", "needs a key"),
+    ],
+)
+def test_only_loopback_with_a_key_is_listened_on(host: str, key: str, reason: str) -> None:
+    settings = ServeSettings(LoadSettings(Path("m")), host=host, api_key=key)
+
+    with pytest.raises(UsageError, match=reason):
+        listen(settings)
+
+
+def test_a_socket_in_use_is_not_taken_over(engine: EngineProcess) -> None:
+    settings = ServeSettings(LoadSettings(Path("m")), socket_path=engine.socket_path)
+
+    with pytest.raises(UsageError, match="Another engine"):
+        listen(settings)
+
+
+def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
+    settings = ServeSettings(LoadSettings(Path("m")), socket_path=tmp_path / "e.sock")
+    listen(settings).close()
+
+    listen(settings).close()
+
+
+def test_a_file_in_the_sockets_place_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+
+    with pytest.raises(UsageError):
+        listen(ServeSettings(LoadSettings(Path("m")), socket_path=path))
+
+    assert path.read_text() == "mine"
