@@ -139,8 +139,8 @@ def _is_skipped_throughout(outcomes: list[CheckOutcome | None]) -> bool:
 class Movement:
     """How one check moved from the incumbent to the candidate.
 
-    `before` is `None` for a check that the incumbent did not have, or has in quarantine. `after` holds the values of the
-    candidate's runs, read against `before`.
+    `before` is `None` for a check that the incumbent did not have, or has in quarantine. `after`
+    holds the values of the candidate's runs, read against `before`.
     """
 
     check: CheckId
