@@ -113,7 +113,7 @@ class Stage(Protocol):
 
     @property
     def scratch(self) -> Path:
-        """A private, writable host folder for what running commands needs; removed with the stage."""
+        """A private host folder for what running commands needs; removed with the stage."""
         ...
 
     def enter(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -162,7 +162,8 @@ class ProposalContext:
     """All that a proposal is made from.
 
     `failing` are the incumbent's unsatisfied checks with excerpts; `history` the evidence of the
-    attempts since the last commit, oldest first; `seed` is derived from run, attempt, candidate.
+    attempts since the last commit, oldest first, and `answers` what the model wrote in each of
+    them (empty where it wrote nothing); `seed` is derived from run, attempt, candidate.
     """
 
     task: str
@@ -173,6 +174,7 @@ class ProposalContext:
     attempt: int
     seed: int
     max_tokens: int
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def lay_out(changes: tuple[Change, ...], base: Path, target: Path, hide: Hide) -
     for a path that escapes or runs through a link.
     """
     for change in changes:
-        _confined(base, change.path)
+        _confined(base, change)
     for change in changes:
         if isinstance(change, Delete):
             _make_parents(base, target, change.path)
@@ -54,12 +54,14 @@ def unlink(_base_path: Path, target_path: Path) -> None:
     target_path.unlink(missing_ok=True)
 
 
-def _confined(base: Path, path: str) -> None:
+def _confined(base: Path, change: Change) -> None:
+    path = change.path
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path:
         raise InvalidEdit("the path leads out of the workspace", path)
     folder = base
-    for part in parts:
+    # A link itself may be deleted: that does not follow it.
+    for part in parts[:-1] if isinstance(change, Delete) else parts:
         folder = folder / part
         if folder.is_symlink():
             raise InvalidEdit("the path runs through a symbolic link", path)
