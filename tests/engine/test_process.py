@@ -1,5 +1,6 @@
 """The child process and its client: whatever happens to the child, this process lives."""
 
+import json
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ from veriloop_tui.core.chat import (
     Message,
     Sampling,
     TextDelta,
+    Usage,
 )
 from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.process import EngineProcess, EngineSettings
@@ -255,23 +258,67 @@ def test_a_server_that_is_not_there_is_a_crash(tmp_path: Path) -> None:
 def test_a_server_that_speaks_nonsense_ends_in_a_typed_error(
     tmp_path: Path, answer: bytes, error: type[Exception]
 ) -> None:
-    path = tmp_path / "odd.sock"
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
+    with one_answer(tmp_path / "odd.sock", answer) as client, pytest.raises(error):
+        complete(client, asking("hello"))
 
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65_536)
-            connection.sendall(answer)
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    with pytest.raises(error):
-        complete(EngineClient(Endpoint(socket_path=path)), asking("hello"))
-    thread.join()
-    listener.close()
+@contextmanager
+def one_answer(path: Path, answer: bytes) -> Iterator[EngineClient]:
+    """A server of another kind, which gives one answer whatever it is asked."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield EngineClient(Endpoint(socket_path=path, model="veriloop-e2"))
+        thread.join()
+
+
+def response(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def test_another_servers_models_give_the_facts_that_it_tells(tmp_path: Path) -> None:
+    models = [{"id": "other"}, {"id": "veriloop-e2", "max_model_len": 131_072}]
+    body = json.dumps({"object": "list", "data": models}).encode()
+
+    with one_answer(tmp_path / "vllm.sock", response(body)) as client:
+        facts = client.facts()
+
+    assert (facts.name, facts.n_ctx, facts.file_digest) == ("veriloop-e2", 131_072, "")
+
+
+def test_another_servers_answer_without_timings_is_understood(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"choices": [{"delta": {"role": "assistant", "content": ""}}]},
+        {"choices": [{"delta": {"content": "Hel"}, "finish_reason": None}]},
+        {"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}},
+    ]
+    lines = [b": ping", *(b"data: " + json.dumps(one).encode() for one in events), b"data: [DONE]"]
+
+    with one_answer(tmp_path / "vllm.sock", response(b"\r\n\r\n".join(lines) + b"\n")) as client:
+        text, end = complete(client, asking("hello"))
+
+    assert text == "Hello"
+    assert end.usage == Usage(prompt_tokens=7, completion_tokens=2, reused_tokens=0)
+
+
+def test_an_answer_that_breaks_off_is_a_crash(tmp_path: Path) -> None:
+    body = b'data: {"choices": [{"delta": {"content": "Hel"}}]}\n\n'
+
+    with one_answer(tmp_path / "cut.sock", response(body)) as client:
+        events = client.complete(asking("hello"), NEVER)
+        assert next(events) == TextDelta("Hel")
+        with pytest.raises(EngineCrashed, match="broke off"):
+            next(events)
 
 
 PARENT = """

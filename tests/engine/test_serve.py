@@ -1,7 +1,11 @@
 """The engine's HTTP interface, with the real model, as other programs see it."""
 
+import asyncio
 import json
+import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +16,11 @@ import httpx2
 import openai
 import pytest
 
+from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.process import EngineProcess
-from veriloop_tui.engine.serve import ServeSettings, listen
-from veriloop_tui.engine.worker import LoadSettings
-from veriloop_tui.errors import UsageError
+from veriloop_tui.engine.serve import ServeSettings, application, listen
+from veriloop_tui.engine.worker import LoadSettings, Worker
+from veriloop_tui.errors import EngineRefused, UsageError
 
 RAIN = [{"role": "user", "content": "Write a haiku about rain."}]
 HAIKU = {
@@ -261,3 +266,35 @@ def test_a_file_in_the_sockets_place_is_kept(tmp_path: Path) -> None:
         listen(ServeSettings(LoadSettings(Path("m")), socket_path=path))
 
     assert path.read_text() == "mine"
+
+
+def test_while_the_model_is_loading_every_answer_is_503() -> None:
+    app = application(Worker(LoadSettings(Path("not-loaded-yet.gguf"))))
+
+    async def statuses() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://engine") as client:
+            return [
+                (await client.get("/health")).status_code,
+                (await client.get("/v1/models")).status_code,
+                (await client.post("/v1/chat/completions", json=HAIKU)).status_code,
+            ]
+
+    assert asyncio.run(statuses()) == [503, 503, 503]
+
+
+def test_on_loopback_the_key_is_asked_for(tiny_llama: Path) -> None:
+    command = [sys.executable, "-m", "veriloop_tui.engine.serve", "--model", str(tiny_llama)]
+    environment = {**os.environ, "VERILOOP_API_KEY": "open sesame"}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as served:
+        assert served.stderr is not None
+        url = served.stderr.readline().split()[-1]
+        with pytest.raises(EngineRefused) as caught:
+            EngineClient(Endpoint(base_url=url, api_key="wrong")).facts()
+        facts = EngineClient(Endpoint(base_url=url, api_key="open sesame")).facts()
+        served.terminate()
+
+    assert caught.value.status == 401
+    assert facts.path == str(tiny_llama)

@@ -31,6 +31,13 @@ _TIMEOUTS: Final = {"connect": _CONNECT_SECONDS, "write": 60.0, "read": None, "p
 _MAX_ANSWER: Final = 64 << 20
 _FINISH_REASONS: Final = get_args(FinishReason)
 
+_LOST: Final = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+)
+
 Crash = Callable[[], EngineCrashed | None]
 
 
@@ -111,7 +118,7 @@ class EngineClient:
         except RequestCancelled:
             yield answer.cancelled()
             return
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as lost:
+        except _LOST as lost:
             raise self._lost(lost) from lost
         yield answer.finished()
 
@@ -129,7 +136,7 @@ class EngineClient:
                 ) as response,
             ):
                 return response.status, _bounded(response.iter_stream())
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as lost:
+        except _LOST as lost:
             raise self._lost(lost) from lost
 
     def _pool(self, cancel: Cancel | None) -> httpcore.ConnectionPool:

@@ -160,6 +160,8 @@ class Model:
         self.handle: Any = api.llama_model_load_from_file(bytes(path), params)
         if not self.handle:
             raise ModelFileInvalid(str(path), "llama.cpp could not load it; its log says why")
+        if api.llama_model_has_encoder(self.handle) or api.llama_model_is_diffusion(self.handle):
+            raise ModelFileInvalid(str(path), "it does not write text token by token")
         self.vocabulary = Vocabulary(self.handle)
         # Recurrent state is the sum of all tokens so far: it cannot be cut back to fewer.
         self.recurrent = bool(
@@ -189,6 +191,8 @@ class Memory:
         self.n_ctx: int = api.llama_n_ctx(self.context)
         self._recurrent = model.recurrent
         self._memory: Any = api.llama_get_memory(self.context)
+        if not self._memory:
+            raise ModelFileInvalid(str(path), "it keeps no context, so it cannot write text")
         self._tokens: list[int] = []
         self._no_abort = api.ggml_abort_callback()
 
