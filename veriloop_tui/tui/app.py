@@ -51,6 +51,8 @@ from veriloop_tui.tui.widgets import Tab
 FRAMES = 20
 BATCH = 5_000
 QUIET = 0.6
+REACTION = 0.3
+"""Seconds a question must have been on the screen before a key can be meant for it."""
 
 
 class VeriloopApp(App[RunEnded | None]):
@@ -193,6 +195,8 @@ class VeriloopApp(App[RunEnded | None]):
     # Frames.
 
     def _frame(self) -> None:
+        if not self.is_running:  # The timer may fire once more while the screens are taken down.
+            return
         self._take(work.drained(self.inbox, BATCH))
         now = self.clock()
         if self.job is None and self.next_wanted is not None:
@@ -287,7 +291,8 @@ class VeriloopApp(App[RunEnded | None]):
         await self.push_screen(ReasonScreen(), rejected)
 
     def _answer(self, approval: Approval) -> None:
-        if self.view.question is not None and self.job is not None:
+        seen = self.clock() - self.phase_since >= REACTION
+        if self.view.question is not None and self.job is not None and seen:
             self._become(answered(self.view))
             self.job.approver.answer(approval)
 
