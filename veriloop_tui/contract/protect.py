@@ -24,6 +24,7 @@ _TESTS = (
 )
 _RUNNERS = (
     "veriloop.toml",
+    "veriloop-settings.toml",
     "pyproject.toml",
     "pytest.ini",
     ".pytest.ini",
