@@ -12,6 +12,8 @@ from veriloop_tui.core.snapshot import SnapshotId
 from veriloop_tui.errors import StoreDamaged, StoreError
 from veriloop_tui.ledger.journal import GENESIS, Row, read_bundle, read_event
 
+_TABLES = frozenset({"ledger", "bundles"})
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -72,7 +74,8 @@ def _collected(part: Iterable[Damage | StoreDamaged]) -> Iterator[Damage]:
             yield item if isinstance(item, Damage) else _damage(item)
     except StoreDamaged as error:
         yield _damage(error)
-    except (StoreError, sqlite3.Error) as error:
+    # SQLite quotes damaged bytes in its messages, which then are no text.
+    except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:
         yield Damage("database", f"it cannot be read: {error}")
 
 
@@ -112,7 +115,11 @@ def _event(row: Row) -> Iterator[Damage]:
 
 
 def _bundles(connection: sqlite3.Connection, surroundings: Surroundings) -> Iterator[Damage]:
-    if not _has_ledger(connection):
+    tables = _ledger_tables(connection)
+    if len(tables) < 2:
+        if tables:
+            (missing,) = _TABLES - tables
+            yield Damage(f"table {missing}", "it is missing")
         return
     stored = set()
     for name, content in connection.execute("SELECT id, content FROM bundles"):
@@ -134,11 +141,12 @@ def _bundles(connection: sqlite3.Connection, surroundings: Surroundings) -> Iter
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[Row]:
-    if _has_ledger(connection):
+    if "ledger" in _ledger_tables(connection):
         for values in connection.execute("SELECT * FROM ledger ORDER BY seq"):
             yield Row(*values)
 
 
-def _has_ledger(connection: sqlite3.Connection) -> bool:
-    rows = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'ledger'").fetchall()
-    return bool(rows)
+def _ledger_tables(connection: sqlite3.Connection) -> frozenset[str]:
+    """Those of the ledger's tables that are there; a store without any has no ledger yet."""
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    return _TABLES & names

@@ -99,6 +99,8 @@ def naming_damage(where: str) -> Iterator[None]:
                 f"The ledger could not be used ({where}): {error}. Check the disk's free space."
             ) from error
         raise StoreDamaged(where, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamaged(where, "a message or text holds bytes that are no text") from error
 
 
 class ReadLedger:

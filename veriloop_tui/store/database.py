@@ -61,6 +61,8 @@ def naming_damage(where: str) -> Iterator[None]:
                 "Check free space and permissions of the data directory."
             ) from error
         raise StoreDamaged(where, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamaged(where, "a message or text holds bytes that are no text") from error
 
 
 @contextmanager
@@ -125,12 +127,12 @@ class Database:
         if self._holder < 0:
             return
         try:
-            with naming_damage(str(self.path)):
-                (busy, *_) = (
-                    self._connections[0].execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                )
-            for connection in self._connections:
+            first, *others = self._connections
+            for connection in others:
                 connection.close()
+            with naming_damage(str(self.path)):
+                (busy, *_) = first.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            first.close()
             self._connections.clear()
             if not busy and self._alone():
                 seal.write(self.path)
