@@ -173,7 +173,7 @@ def _from_path(ref: str, registry: Mapping[str, ModelSpec]) -> LocalModel:
     path = Path(ref).expanduser()
     if path.is_file():
         return LocalModel(ref, path.resolve(), quant_of(path.name), None)
-    if path.is_dir():
+    if ref and path.is_dir():
         raise ModelNotFound(ref, "It is a folder; name the GGUF file in it.")
     if path.suffix == ".gguf" or "/" in ref:
         raise ModelNotFound(ref, "There is no such file; give the path of a GGUF file.")
