@@ -22,7 +22,7 @@ from veriloop_tui.tui.screens import ReasonScreen, TextScreen
 
 Driven = Pilot[RunEnded | None]
 ONE = (Planned("clamp", body="return max(low, min(n, high))"),)
-TASK = tuple("mend clamp")
+TASK = tuple("fix")
 
 
 def drive(
@@ -103,7 +103,7 @@ def test_a_typed_task_runs_and_streams_the_proposal() -> None:
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
         await until(pilot, lambda: app.view.phase.value == "verifying")
-        assert session.tasks == ["mend clamp"]
+        assert session.tasks == ["fix"]
         shown = screen(app)
         assert "verifying attempt 1" in shown
         assert "SmolLM2 135M Instruct 98 MB 5.83 BPW Q4_1" in shown
@@ -506,9 +506,10 @@ def test_a_screen_with_thousands_of_pieces_a_second_still_answers_keys() -> None
         ) -> Iterator[Event]:
             first, *rest = super()._attempt(number, planned, YES, never)
             yield first
-            flowing = rest[0]
+            flowing, pause = rest[0], threading.Event()
             while not cancel.is_set():
-                yield flowing
+                pause.wait(0.0001)
+                yield from (flowing, flowing)
 
     app = VeriloopApp(Flood(plan=ONE))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -49,7 +48,6 @@ from veriloop_tui.tui.view import (
 from veriloop_tui.tui.widgets import Tab
 
 FRAMES = 20
-BATCH = 5_000
 QUIET = 0.6
 REACTION = 0.3
 """Seconds a question must have been on the screen before a key can be meant for it."""
@@ -155,7 +153,7 @@ class VeriloopApp(App[RunEnded | None]):
             return
         if self.job is None:
             return
-        self._take(work.drained(self.inbox, sys.maxsize))
+        self._take(self.inbox.take())
         was_run, self.job = isinstance(self.job.wanted, Run), None
         self._become(at_rest(self.view))
         if error is not None:
@@ -197,7 +195,7 @@ class VeriloopApp(App[RunEnded | None]):
     def _frame(self) -> None:
         if not self.is_running:  # The timer may fire once more while the screens are taken down.
             return
-        self._take(work.drained(self.inbox, BATCH))
+        self._take(self.inbox.take())
         now = self.clock()
         if self.job is None and self.next_wanted is not None:
             wanted, self.next_wanted = self.next_wanted, None

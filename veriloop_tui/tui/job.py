@@ -28,7 +28,25 @@ class EarlierRuns:
 
 
 Message = Event | SessionFacts | EarlierRuns | FilesChanged
-Inbox = queue.SimpleQueue[Message]
+
+
+class Inbox:
+    """What threads have told and the screen has not taken yet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._messages: list[Message] = []
+
+    def put(self, message: Message) -> None:
+        """Add one message; never blocks for long."""
+        with self._lock:
+            self._messages.append(message)
+
+    def take(self) -> list[Message]:
+        """All that has come in since the last time."""
+        with self._lock:
+            taken, self._messages = self._messages, []
+        return taken
 
 
 class UserApprover:
@@ -126,17 +144,6 @@ def watch(session: Session, inbox: Inbox, until: threading.Event) -> None:
 def ready(facts: SessionFacts) -> bool:
     """Whether there is a contract whose commands may run."""
     return bool(facts.contract_path) and facts.trusted
-
-
-def drained(inbox: Inbox, limit: int) -> list[Message]:
-    """What has come in, at most `limit` messages so that the screen stays alive."""
-    messages: list[Message] = []
-    while len(messages) < limit:
-        try:
-            messages.append(inbox.get_nowait())
-        except queue.Empty:
-            break
-    return messages
 
 
 def _pour(events: Iterator[Event], inbox: Inbox) -> None:
