@@ -71,10 +71,10 @@ class BubblewrapSandbox:
             if job.root not in place.parents:
                 yield from ("--ro-bind", str(place), str(place))
         for secret in _SECRET_FOLDERS:
-            if secret.is_dir():
+            if os.access(secret, os.F_OK):
                 yield from ("--size", str(_SMALL), "--tmpfs", str(secret))
         for file in (*_SECRET_FILES, *self._sockets(job.root)):
-            if file.exists():
+            if os.access(file, os.F_OK):
                 yield from ("--ro-bind", os.devnull, str(file))
 
     def _sockets(self, root: Path) -> Iterator[Path]:
@@ -100,7 +100,7 @@ def hidden_folders(home: Path, private: tuple[Path, ...]) -> tuple[Path, ...]:
     """Homes, volatile folders and `private`, resolved, existing, outermost first, none twice."""
     names = [*map(Path, (*_VOLATILE, "/root", "/home")), home, *private]
     real = {Path(os.path.realpath(name)) for name in names}
-    existing = {folder for folder in real if folder.is_dir() and folder != Path("/")}
+    existing = {folder for folder in real if os.access(folder, os.F_OK) and folder != Path("/")}
     return tuple(sorted(f for f in existing if not any(o in f.parents for o in existing - {f})))
 
 

@@ -28,6 +28,7 @@ _TICK = 0.05
 _WATCH_EVERY = 0.25
 _TAIL_CHARACTERS = 4000
 _SURVIVORS_SECONDS = 10.0
+_SEE_DOCTOR = "`veriloop doctor` says what is missing."
 _SIGNALS = range(129, 129 + 64)
 
 
@@ -91,20 +92,16 @@ def run_command(
     output = place.folder / "output"
     started = clock.monotonic()
     with _wires() as (wires, status, leash):
-        launch = sandbox.wrap(job, wires)
-        with output.open("xb", buffering=0) as sink:
-            process = subprocess.Popen(
-                place.enter(launch.argv),
-                cwd=place.root,
-                env=launch.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(wires.status, wires.leash),
-            )
-        for wire in (wires.status, wires.leash):
-            os.close(wire)
+        try:
+            launch = sandbox.wrap(job, wires)
+            process = _start(launch, place, output, wires)
+        except OSError as error:
+            raise SandboxUnavailable(
+                sandbox.tier, f"the command could not be started ({error})", _SEE_DOCTOR
+            ) from error
+        finally:
+            os.close(wires.status)
+            os.close(wires.leash)
         watched = _Watched(process, launch, status, leash)
         try:
             end = _until_end(watched, output, started + timeout, limits, clock, cancel)
@@ -120,7 +117,7 @@ def run_command(
         raise SandboxUnavailable(
             sandbox.tier,
             f"the command could not be started in it ({tail.strip()[-300:]})",
-            "`veriloop doctor` says what is missing.",
+            _SEE_DOCTOR,
         )
     report, problem = _collect(out, limits.report)
     code = reported if end is None and reported is not None else -signal.SIGKILL
@@ -129,6 +126,20 @@ def run_command(
     return Ran(
         end or End.EXITED, code, duration, _digest(output, limits.output), tail, report, problem
     )
+
+
+def _start(launch: Launch, place: Place, output: Path, wires: Wires) -> subprocess.Popen[bytes]:
+    with output.open("xb", buffering=0) as sink:
+        return subprocess.Popen(
+            place.enter(launch.argv),
+            cwd=place.root,
+            env=launch.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(wires.status, wires.leash),
+        )
 
 
 @contextmanager
@@ -278,23 +289,30 @@ def _too_much(pid: int, limits: Limits) -> End | None:
 
 def _collect(out: Path, limit: int) -> tuple[bytes | None, str]:
     """The report's bytes, or `None` and why it was refused; nothing is followed or waited for."""
-    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        wire = os.open(REPORT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        wire = _open_report(out)
     except FileNotFoundError:
         return None, ""
     except OSError as error:
         return None, f"left a report that cannot be opened ({error.strerror})"
-    finally:
-        os.close(folder)
-    with os.fdopen(wire, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(wire).st_mode):
             return None, "left a report that is no regular file"
-        content = file.read(limit + 1)
+        with os.fdopen(os.dup(wire), "rb") as file:
+            content = file.read(limit + 1)
+    finally:
+        os.close(wire)
     if len(content) > limit:
         return None, f"left a report of more than {limit} bytes"
     return content, ""
+
+
+def _open_report(out: Path) -> int:
+    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        return os.open(REPORT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _digest(output: Path, limit: int) -> str:

@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import select
 import signal
+import socket
+import struct
 import sys
 import time
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
 _KILLING_SECONDS = 2.0
 
 
@@ -28,6 +36,9 @@ def main(status: int, leash: int, argv: list[str]) -> int:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(woken)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _bring_loopback_up()
+    # The right to do so, kept by the namespaces' program, is not the command's.
+    ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for wire in (status, leash):
         os.set_inheritable(wire, False)
     child = os.posix_spawnp(argv[0], argv, os.environ)
@@ -37,6 +48,15 @@ def main(status: int, leash: int, argv: list[str]) -> int:
         return 1
     os.write(status, b'{"exit-code": %d}\n' % code)
     return code if code >= 0 else 128 - code
+
+
+def _bring_loopback_up() -> None:
+    """Let tests talk to their own servers in a fresh network namespace, where it starts down."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, contextlib.suppress(OSError):
+        request = struct.pack("16sh14x", b"lo", 0)
+        (flags,) = struct.unpack("16xh14x", fcntl.ioctl(asked, _SIOCGIFFLAGS, request))
+        if not flags & _IFF_UP:
+            fcntl.ioctl(asked, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 
 
 def _wait(child: int, wake: int, leash: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from veriloop_tui.contract.toolchain import toolchains
 from veriloop_tui.core.ports import Clock
 from veriloop_tui.errors import SandboxUnavailable
 
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROBE_TIMEOUT = 20.0
 _INSTALL = "Install bubblewrap 0.8 or newer (Debian, Ubuntu: `apt install bubblewrap`)"
 _OR_LESS = "or choose `--sandbox reduced` and read what it does not stop."
@@ -37,6 +37,7 @@ class Host:
 
     `private` are folders that no command may see (the program's data), `prefixes` installations
     whose programs commands need, `readable` further folders that the user lets them read.
+    `system` is where the sandbox's own programs are looked for.
     """
 
     path: str
@@ -44,11 +45,12 @@ class Host:
     private: tuple[Path, ...]
     prefixes: tuple[Path, ...] = field(default=(Path(sys.prefix), Path(sys.base_prefix)))
     readable: tuple[Path, ...] = ()
+    system: str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def choose_sandbox(wanted: Tier, host: Host, clock: Clock) -> Sandbox:
     """The tier that was asked for, tried once. Raises `SandboxUnavailable`."""
-    prlimit = shutil.which("prlimit", path=_SYSTEM_PATH)
+    prlimit = shutil.which("prlimit", path=host.system)
     if prlimit is None:
         raise SandboxUnavailable(
             wanted, "the program 'prlimit' is not installed", "Install the package util-linux."
@@ -70,7 +72,7 @@ def choose_sandbox(wanted: Tier, host: Host, clock: Clock) -> Sandbox:
 
 
 def _best(host: Host, prlimit: str, clock: Clock) -> Sandbox:
-    bwrap = shutil.which("bwrap", path=_SYSTEM_PATH)
+    bwrap = shutil.which("bwrap", path=host.system)
     if bwrap is None:
         raise SandboxUnavailable("best", "bubblewrap is not installed", f"{_INSTALL}, {_OR_LESS}")
     if not _knows(bwrap, ("--disable-userns", "--size", "--json-status-fd")):
@@ -79,7 +81,7 @@ def _best(host: Host, prlimit: str, clock: Clock) -> Sandbox:
     private = _real((*host.private, home / ".ssh", home / ".gnupg"))
     hidden = hidden_folders(home, private)
     shown = toolchains(host.path, host.prefixes, home, hidden, private)
-    readable = tuple(place for place in host.readable if place.exists())
+    readable = tuple(place for place in host.readable if os.access(place, os.F_OK))
     sandbox = BubblewrapSandbox(
         bwrap, prlimit, host.path, home, hidden, private, (*shown, *readable)
     )
@@ -100,7 +102,7 @@ def _reduced(host: Host, prlimit: str, clock: Clock) -> Sandbox:
         prlimit,
         host.path,
     )
-    unshare = shutil.which("unshare", path=_SYSTEM_PATH)
+    unshare = shutil.which("unshare", path=host.system)
     if unshare is None:
         return plain
     apart = replace(

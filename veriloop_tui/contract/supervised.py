@@ -11,6 +11,7 @@ from veriloop_tui.contract.job import Job, Launch, Tier, Wires, environment, lim
 
 _REAPER = Path(__file__).with_name("reap.py")
 _GRACE = 4.0
+_LIFE = ("--fork", "--kill-child=SIGKILL", "--mount-proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +49,4 @@ def namespaces(unshare: str) -> tuple[str, ...]:
     """The prefix that enters new namespaces and keeps the user's own id."""
     ids = (f"--map-user={os.geteuid()}", f"--map-group={os.getegid()}")
     kinds = ("--user", "--pid", "--net", "--ipc", "--uts")
-    return (unshare, *kinds, *ids, "--fork", "--kill-child=SIGKILL", "--mount-proc", "--")
+    return (unshare, *kinds, *ids, "--keep-caps", *_LIFE, "--")

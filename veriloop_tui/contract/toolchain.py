@@ -1,4 +1,7 @@
-"""Finds the interpreters and tools that commands need where the folders around them are hidden."""
+"""Finds the interpreters and tools that commands need where the folders around them are hidden.
+
+Asks by `os.access`, whose answer for what this user may not see is no.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def toolchains(
     shown = {
         place
         for place in wanted
-        if place.exists()
+        if os.access(place, os.F_OK)
         and any(_is_below(place, folder) for folder in hidden)
         and not any(_is_below(folder, place) for folder in (home, *hidden, *private))
         and not any(_is_below(place, folder) for folder in private)
@@ -45,13 +48,11 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 def _needed_by(folder: Path, home: Path) -> Iterator[Path]:
     """What the executables of one folder need: its installation, and where its links lead."""
-    if not folder.is_dir():
-        return
     yield from _installation(folder, home)
-    yield from _installation(folder.resolve(), home)
+    yield from _installation(Path(os.path.realpath(folder)), home)
     try:
         entries = list(os.scandir(folder))
-    except PermissionError:
+    except OSError:
         return
     for entry in entries:
         if entry.is_symlink():
@@ -63,16 +64,18 @@ def _hops(link: Path) -> Iterator[Path]:
     """Each path that following a link leads through, the last one wholly resolved."""
     current = link
     for _ in range(_MAX_HOPS):
-        if not current.is_symlink():
+        try:
+            target = current.readlink()
+        except OSError:
             break
-        current = Path(os.path.normpath(current.parent / current.readlink()))
+        current = Path(os.path.normpath(current.parent / target))
         yield current
     yield Path(os.path.realpath(link))
 
 
 def _installation(folder: Path, home: Path) -> Iterator[Path]:
     prefix = folder.parent
-    if folder.name == "shims" and (prefix / "versions").is_dir():
+    if folder.name == "shims" and os.access(prefix / "versions", os.F_OK):
         yield prefix
     elif folder.name != "bin":
         yield folder
@@ -85,9 +88,12 @@ def _installation(folder: Path, home: Path) -> Iterator[Path]:
 
 
 def _is_python(prefix: Path) -> bool:
-    if (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir():
+    if any(os.access(prefix / sign, os.F_OK) for sign in ("pyvenv.cfg", "conda-meta")):
         return True
-    return any((prefix / "lib").glob("python3*"))
+    try:
+        return any(entry.name.startswith("python3") for entry in (prefix / "lib").iterdir())
+    except OSError:
+        return False
 
 
 def _base_of_venv(prefix: Path, home: Path) -> Iterator[Path]:
