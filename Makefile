@@ -7,6 +7,8 @@ ifeq ($(origin BACKEND),file)
 BACKEND := $(firstword $(patsubst .venv/.installed-%,%,$(wildcard .venv/.installed-*)) auto)
 endif
 STAMP := .venv/.installed-$(BACKEND)
+DEMO_MODEL := from veriloop_tui.registry import *; \
+  print(resolve("smollm2", read_registry(registry_file())).path)
 
 .PHONY: install demo test lint check format bench constraints clean
 
@@ -35,8 +37,13 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Each prints its numbers; the engine's are taken with the demo's model.
 bench: install
-	$(BIN)/python -m benchmarks
+	@set -e; for file in benchmarks/bench_*.py; do \
+	  name=$$(basename "$$file" .py); set --; \
+	  [ "$$name" != bench_engine ] || set -- "$$($(BIN)/python -c '$(DEMO_MODEL)')"; \
+	  echo "== $$name"; $(BIN)/python -m "benchmarks.$$name" "$$@"; \
+	done
 
 # Exact versions of all that is installed, for others to install the same.
 constraints: install
