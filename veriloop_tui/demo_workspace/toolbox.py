@@ -1,14 +1,9 @@
-"""Everyday measures: ages, temperatures and lists of numbers."""
+"""Small everyday functions over numbers, lists and words."""
 
 
 def is_adult(age):
     """Return True if a person of this age is an adult: 18 or older."""
     return age > 18
-
-
-def celsius_to_fahrenheit(celsius):
-    """Convert a temperature from degrees Celsius to degrees Fahrenheit."""
-    return celsius * 9 / 5 - 32
 
 
 def average(numbers):
@@ -25,11 +20,11 @@ def largest(numbers):
     return best
 
 
-def factorial(n):
-    """Return the factorial of n, the product of the integers from 1 to n."""
-    result = 1
-    for i in range(1, n):
-        result = result * i
+def power(base, exponent):
+    """Return the base raised to the exponent."""
+    result = base
+    for _ in range(exponent):
+        result = result * base
     return result
 
 
@@ -40,3 +35,12 @@ def sum_even(numbers):
         if number % 2:
             total += number
     return total
+
+
+def longest_word(words):
+    """Return the longest word in a list of words."""
+    longest = words[0]
+    for word in words:
+        if word > longest:
+            longest = word
+    return longest

@@ -1,4 +1,4 @@
-from measures import average, celsius_to_fahrenheit, factorial, is_adult, largest, sum_even
+from toolbox import average, is_adult, largest, longest_word, power, sum_even
 
 
 def test_a_child_is_no_adult():
@@ -7,14 +7,6 @@ def test_a_child_is_no_adult():
 
 def test_eighteen_is_adult():
     assert is_adult(18)
-
-
-def test_water_freezes_at_32_fahrenheit():
-    assert celsius_to_fahrenheit(0) == 32
-
-
-def test_water_boils_at_212_fahrenheit():
-    assert celsius_to_fahrenheit(100) == 212
 
 
 def test_average_of_two_numbers():
@@ -37,17 +29,25 @@ def test_largest_of_negative_numbers():
     assert largest([-5, -2, -8]) == -2
 
 
-def test_factorial_of_zero_is_one():
-    assert factorial(0) == 1
+def test_two_to_the_third():
+    assert power(2, 3) == 8
 
 
-def test_factorial_of_five():
-    assert factorial(5) == 120
+def test_anything_to_the_zeroth_is_one():
+    assert power(5, 0) == 1
 
 
-def test_sum_even_leaves_out_odd_numbers():
+def test_odd_numbers_are_left_out():
     assert sum_even([1, 2, 3, 4]) == 6
 
 
-def test_sum_even_of_an_empty_list():
+def test_the_empty_list_sums_to_zero():
     assert sum_even([]) == 0
+
+
+def test_longest_word_in_the_middle():
+    assert longest_word(["a", "pine", "to"]) == "pine"
+
+
+def test_longest_word_comes_first():
+    assert longest_word(["maple", "oak", "yew"]) == "maple"
