@@ -17,8 +17,9 @@ from tests.tui.stubs import YES, never
 from veriloop_tui.core.event import Event, Outcome, RunEnded
 from veriloop_tui.core.ports import Approval, Approver, Cancel
 from veriloop_tui.errors import EngineCrashed
-from veriloop_tui.tui.app import REACTION, VeriloopApp
+from veriloop_tui.tui.app import VeriloopApp
 from veriloop_tui.tui.screens import ReasonScreen, TextScreen
+from veriloop_tui.tui.workbench import REACTION
 
 Driven = Pilot[RunEnded | None]
 ONE = (Planned("clamp", body="return max(low, min(n, high))"),)
@@ -57,7 +58,7 @@ def screen(app: Any) -> str:
 
 async def opened(pilot: Driven, app: VeriloopApp) -> None:
     """Wait for the first measurement."""
-    await until(pilot, lambda: app.view.incumbent is not None and app.job is None)
+    await until(pilot, lambda: app.bench.view.incumbent is not None and app.bench.job is None)
 
 
 async def asked(pilot: Driven, app: VeriloopApp) -> None:
@@ -69,12 +70,12 @@ async def asked(pilot: Driven, app: VeriloopApp) -> None:
 
 def question_seen(app: VeriloopApp) -> bool:
     """Whether a question has been there long enough to be answered."""
-    return app.view.question is not None and app.clock() - app.phase_since >= REACTION
+    return app.bench.view.question is not None and app.bench.moment().waited >= REACTION
 
 
 async def ended(pilot: Driven, app: VeriloopApp) -> None:
     """Wait until the run is over."""
-    await until(pilot, lambda: app.last is not None and app.job is None)
+    await until(pilot, lambda: app.bench.last is not None and app.bench.job is None)
 
 
 def test_the_screen_shows_rank_failing_checks_and_what_they_say() -> None:
@@ -102,7 +103,7 @@ def test_a_typed_task_runs_and_streams_the_proposal() -> None:
     async def flow(pilot: Driven) -> None:
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
-        await until(pilot, lambda: app.view.phase.value == "verifying")
+        await until(pilot, lambda: app.bench.view.phase.value == "verifying")
         assert session.tasks == ["fix"]
         shown = screen(app)
         assert "verifying attempt 1" in shown
@@ -112,7 +113,7 @@ def test_a_typed_task_runs_and_streams_the_proposal() -> None:
         await pilot.press("1")
         await until(pilot, lambda: "Here is the function repaired" in screen(app))
         gate.set()
-        await until(pilot, lambda: app.view.question is not None)
+        await until(pilot, lambda: app.bench.view.question is not None)
 
     drive(app, flow)
 
@@ -124,7 +125,7 @@ def test_the_answer_is_seen_while_it_still_streams() -> None:
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
         await until(pilot, lambda: "Here is the" in screen(app))
-        assert app.view.phase.value == "proposing"
+        assert app.bench.view.phase.value == "proposing"
         await pilot.press("s")
         await ended(pilot, app)
 
@@ -174,7 +175,7 @@ def test_going_back_from_the_reason_leaves_the_question_open() -> None:
         await asked(pilot, app)
         await pilot.press("r", "x", "escape")
         await until(pilot, lambda: not isinstance(app.screen, ReasonScreen))
-        assert app.view.question is not None
+        assert app.bench.view.question is not None
         assert session.approvals == []
         await pilot.press("a")
         await ended(pilot, app)
@@ -192,12 +193,12 @@ def test_a_second_press_of_approve_does_not_answer_the_next_question() -> None:
         nonlocal now
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
-        await until(pilot, lambda: app.view.question is not None)
+        await until(pilot, lambda: app.bench.view.question is not None)
         now = 10.0
         await pilot.press("a", "a", "a", "a")
-        await until(pilot, lambda: app.view.question is not None)
-        assert app.view.question is not None
-        assert app.view.question.attempt == 2
+        await until(pilot, lambda: app.bench.view.question is not None)
+        assert app.bench.view.question is not None
+        assert app.bench.view.question.attempt == 2
         await pilot.press("a", "a")
         assert session.approvals == [Approval(True)]
         await pilot.press("s")
@@ -212,11 +213,11 @@ def test_stop_ends_a_run_in_the_middle_of_a_verification() -> None:
     async def flow(pilot: Driven) -> None:
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
-        await until(pilot, lambda: app.view.phase.value == "verifying")
+        await until(pilot, lambda: app.bench.view.phase.value == "verifying")
         await pilot.press("s")
         await ended(pilot, app)
-        assert app.last is not None
-        assert app.last.outcome is Outcome.STOPPED
+        assert app.bench.last is not None
+        assert app.bench.last.outcome is Outcome.STOPPED
         assert "Stopped." in screen(app)
         assert "ready" in screen(app)
 
@@ -248,7 +249,7 @@ def test_quitting_stops_the_run_first_and_returns_its_end() -> None:
     async def flow(pilot: Driven) -> None:
         await opened(pilot, app)
         await pilot.press(*TASK, "enter")
-        await until(pilot, lambda: app.view.phase.value == "verifying")
+        await until(pilot, lambda: app.bench.view.phase.value == "verifying")
         await pilot.press("q")
         for _ in range(200):
             if app.return_value is not None:
@@ -272,7 +273,7 @@ def test_an_error_of_a_run_is_a_sentence_on_a_living_screen() -> None:
         assert "ready" in screen(app)
         session.error, session.plan = None, ONE
         await pilot.press("t", *TASK, "enter")
-        await until(pilot, lambda: app.view.question is not None)
+        await until(pilot, lambda: app.bench.view.question is not None)
 
     drive(app, flow)
 
@@ -368,7 +369,7 @@ def test_changed_files_are_measured_again() -> None:
         await opened(pilot, app)
         session.failing = session.failing[:2]
         session.changed()
-        await until(pilot, lambda: session.verifications == 2 and app.job is None)
+        await until(pilot, lambda: session.verifications == 2 and app.bench.job is None)
         assert "✗ tests  rank 2" in screen(app)
 
     drive(app, flow)
@@ -382,7 +383,7 @@ def test_files_that_cannot_be_watched_are_announced() -> None:
     app = VeriloopApp(Unwatched())
 
     async def flow(pilot: Driven) -> None:
-        await until(pilot, lambda: any("not watched" in news.text for news in app.view.news))
+        await until(pilot, lambda: any("not watched" in news.text for news in app.bench.view.news))
 
     drive(app, flow)
 
@@ -414,7 +415,7 @@ def test_with_exit_when_done_an_error_ends_the_app_and_is_kept_for_the_caller() 
     session = FakeSession(error=error)
     app = VeriloopApp(session, "mend it", start=True, auto=True, exit_when_done=True)
     assert asyncio.run(_headless(app)) is None
-    assert app.failure is error
+    assert app.bench.failure is error
 
 
 async def _headless(app: VeriloopApp) -> RunEnded | None:
@@ -437,10 +438,10 @@ def test_a_task_typed_during_a_measurement_stops_it_and_runs_next() -> None:
     app = VeriloopApp(session)
 
     async def flow(pilot: Driven) -> None:
-        await until(pilot, lambda: app.facts is not None)
+        await until(pilot, lambda: app.bench.facts is not None)
         assert "measuring the workspace" in screen(app)
         await pilot.press(*TASK, "enter")
-        await until(pilot, lambda: app.view.question is not None)
+        await until(pilot, lambda: app.bench.view.question is not None)
         assert session.gave_way
         await pilot.press("s")
         await ended(pilot, app)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -15,22 +13,9 @@ from veriloop_tui.tui import paint
 from veriloop_tui.tui.job import ready
 from veriloop_tui.tui.view import FailingLine, Phase, View
 from veriloop_tui.tui.widgets import CheckKey, Checks, Detail, Line, Tab, TaskInput, Timeline
+from veriloop_tui.tui.workbench import Moment
 
 PROMPT = "What should the model do? Enter starts a run."
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What the view does not know: times in seconds, and what is on its way.
-
-    `waited` is the time in this phase, `elapsed` the run's so far.
-    """
-
-    waited: float
-    elapsed: float
-    stopping: bool
-    running: bool
-    auto: bool
 
 
 class Panels(Vertical):

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from veriloop_tui.tui import paint
+from veriloop_tui.tui import paint, rows
 from veriloop_tui.tui.view import Attempt, Entry, FailingLine, Incumbent, Phase, View
 
 Tab = str
@@ -86,15 +86,15 @@ class Checks(OptionList):
 
     def _rebuild(self, incumbent: Incumbent | None) -> None:
         kept = self.key
-        rows: list[tuple[Content, CheckKey | None]] = []
+        options: list[tuple[Content, CheckKey | None]] = []
         for line in incumbent.obligations if incumbent is not None else ():
-            rows.append((paint.obligation_row(line), None))
-            rows += [(paint.failing_row(c), CheckKey(line.name, c.name)) for c in line.failing]
+            options.append((rows.obligation_row(line), None))
+            options += [(rows.failing_row(c), CheckKey(line.name, c.name)) for c in line.failing]
             if line.unsatisfied > len(line.failing):
-                rows.append((paint.more_row(line.unsatisfied - len(line.failing)), None))
-            rows += [(paint.flaky_row(name), None) for name in line.quarantined.shown]
-        self._keys = [key for _, key in rows]
-        self.set_options([Option(text, disabled=key is None) for text, key in rows])
+                options.append((rows.more_row(line.unsatisfied - len(line.failing)), None))
+            options += [(rows.flaky_row(name), None) for name in line.quarantined.shown]
+        self._keys = [key for _, key in options]
+        self.set_options([Option(text, disabled=key is None) for text, key in options])
         if kept in self._keys and kept is not None:
             self.highlighted = self._keys.index(kept)
 
@@ -134,7 +134,7 @@ class Timeline(OptionList):
             known = self._entries[index] if index < len(self._entries) else None
             if known is entry and entry is not view.current:
                 continue
-            row = paint.entry_row(entry, view.phase if entry is view.current else None)
+            row = rows.entry_row(entry, view.phase if entry is view.current else None)
             self._put(index, row, disabled=not isinstance(entry, Attempt))
         grew = len(entries) > len(self._entries)
         self._entries = entries
@@ -194,7 +194,7 @@ class Detail(Vertical):
         if self._painted == (attempt, chosen):
             return
         self._title(chosen)
-        self.query_one("#head", Line).show(paint.attempt_head(attempt))
+        self.query_one("#head", Line).show(rows.attempt_head(attempt))
         switched = (self._serial, self._chosen) != (attempt.serial, chosen)
         self._painted = (attempt, chosen)
         self._serial, self._chosen = attempt.serial, chosen
@@ -206,7 +206,7 @@ class Detail(Vertical):
         if self._painted == (key, line.excerpt):
             return
         self.border_title = "Failing check"
-        self.query_one("#head", Line).show(paint.check_head(key.obligation, line))
+        self.query_one("#head", Line).show(rows.check_head(key.obligation, line))
         empty = Content.styled("The report holds no text for this check.", paint.MUTED)
         text = Content(line.excerpt) if line.excerpt else empty
         self._painted, self._serial = (key, line.excerpt), -1
@@ -248,9 +248,9 @@ def _body(attempt: Attempt, tab: Tab) -> Content:
         gone = "No longer kept here; `veriloop log` and `veriloop show` have it."
         return Content.styled(gone, paint.MUTED)
     if tab == "evidence":
-        return paint.evidence(attempt)
+        return rows.evidence(attempt)
     if tab == "diff":
         none = "No diff: the answer was not a change." if attempt.label else "No diff yet."
-        return paint.diff(attempt.diff) if attempt.diff else Content.styled(none, paint.MUTED)
+        return rows.diff(attempt.diff) if attempt.diff else Content.styled(none, paint.MUTED)
     waiting = "The model reads the prompt…" if attempt.label is None else "No answer."
     return Content(attempt.answer) if attempt.answer else Content.styled(waiting, paint.MUTED)

@@ -30,17 +30,9 @@ from veriloop_tui.core.event import (
 )
 from veriloop_tui.core.obligation import CheckId, CheckKind
 from veriloop_tui.core.transition import Decision, Label
-from veriloop_tui.tui import view as module
-from veriloop_tui.tui.view import (
-    Attempt,
-    Phase,
-    RunLine,
-    View,
-    as_history,
-    at_rest,
-    coalesced,
-    fold,
-)
+from veriloop_tui.tui import fold as module
+from veriloop_tui.tui.fold import as_history, at_rest, coalesced, fold
+from veriloop_tui.tui.view import Attempt, Phase, RunLine, View
 
 HOSTILE = "\x1b]0;owned\x07\x1b[31mred\x9b2J\u202eevil\x00\x1b[?1049h"
 FORBIDDEN = frozenset("\x1b\x9b\x00\x07\r\u202e")
