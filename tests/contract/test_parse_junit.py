@@ -272,7 +272,18 @@ def test_a_report_at_odds_is_refused(report: bytes | None, exit_code: int, reaso
 
 
 def test_a_nonzero_exit_without_failures_can_be_read() -> None:
-    assert [o.value for o in read_junit(xml(case("test_a")), 1, "tests")] == [0, 0, 0]
+    assert [o.value for o in read_junit(xml(case("test_a")), 1, "tests")] == [0, 0, 0, 0]
+
+
+def test_a_collection_error_of_the_whole_is_repaired_by_any_collected_file() -> None:
+    """Older pytest gives a broken nested conftest.py no name and runs nothing."""
+    error = '<error message="collection failure">ModuleNotFoundError</error>'
+    broken = tuple(read_junit(xml(f'<testcase name="" classname="">{error}</testcase>'), 1, "t"))
+    repaired = tuple(read_junit(xml(case("test_a"), case("test_b", FAILURE)), 1, "t"))
+    everything = (frozenset({"t"}),)
+    incumbent = baseline_rank(Ranked((broken,), everything))
+    assert [str(check) for check in incumbent.failing] == ["t:."]
+    assert compare(incumbent, Ranked((repaired,), everything)).label is Label.STRICT_PROGRESS
 
 
 def test_of_duplicates_the_worst_counts() -> None:

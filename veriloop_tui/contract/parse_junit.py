@@ -14,7 +14,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from veriloop_tui.contract.junit_excerpt import failure_excerpt
-from veriloop_tui.contract.junit_names import bounded, files_by_module, folders, locate
+from veriloop_tui.contract.junit_names import ROOT, bounded, files_by_module, folders, locate
 from veriloop_tui.contract.unreadable import Unreadable
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.obligation import CheckId, CheckKind, CheckOutcome
@@ -122,11 +122,13 @@ def _count(suite: Element, attribute: str) -> int | None:
 
 def _read_case(element: Element) -> _Case:
     name, classname = element.get("name", ""), element.get("classname", "")
-    if not name:
-        raise Unreadable("was interrupted in the middle of a test")
     problems = [child for child in element if child.tag in _FAILED]
     skips = [child for child in element if child.tag == "skipped"]
     messages = {child.get("message", "") for child in (*problems, *skips)}
+    is_collection = bool(messages) and messages <= set(_COLLECTION)
+    # A collection error without a name is one of the whole, as from a nested conftest.py.
+    if not name and not is_collection:
+        raise Unreadable("was interrupted in the middle of a test")
     if classname == "pytest" and name == "internal" and "internal error" in messages:
         raise Unreadable("was ended by an internal error of the test runner")
     return _Case(
@@ -135,7 +137,7 @@ def _read_case(element: Element) -> _Case:
         element.get("file", ""),
         failed=bool(problems),
         skipped=bool(skips) and not problems,
-        is_collection=bool(messages) and messages <= set(_COLLECTION),
+        is_collection=is_collection,
         texts=tuple(_text(child) for child in problems),
     )
 
@@ -152,7 +154,7 @@ def _outcomes(cases: list[_Case], obligation: str) -> Iterator[CheckOutcome]:
         excerpt = failure_excerpt(case.texts) if case.failed else ""
         if case.is_collection:
             file, _ = locate(_module_hint(case), files)
-            name = bounded(file or _module_hint(case))
+            name = bounded(file or _module_hint(case) or ROOT)
             check = CheckId(obligation, CheckKind.COLLECT, name)
             yield CheckOutcome(check, int(case.failed), case.skipped, excerpt=excerpt)
             collected.update(dict.fromkeys(folders(file)))
