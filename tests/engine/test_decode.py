@@ -1,5 +1,6 @@
 """The decode loop on the real llama.cpp, in this process: the models are known to be sound."""
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from veriloop_tui.core.chat import ChatFinished, ChatRequest, Message, Sampling, TextDelta
 from veriloop_tui.engine.decode import generate
+from veriloop_tui.engine.gguf_read import read_header
 from veriloop_tui.engine.llama import N_BATCH, Memory, Model, silence_logs
 from veriloop_tui.errors import ContextTooLong, EngineRefused
 
@@ -217,6 +219,25 @@ def test_a_request_cancelled_before_it_began_leaves_the_memory_alone(llama: Benc
     list(generate(llama.memory, llama.model.vocabulary, [65], GREEDY, After(0)))
 
     assert llama.answer("worth keeping")[1].usage.evaluated_tokens == 1
+
+
+@pytest.mark.parametrize("request_", [GREEDY, SAMPLED])
+def test_weights_that_are_no_numbers_end_in_an_error_instead_of_noise(
+    tiny_llama: Path, tmp_path: Path, request_: ChatRequest
+) -> None:
+    data = bytearray(tiny_llama.read_bytes())
+    with tiny_llama.open("rb") as file:
+        header = read_header(file, len(data))
+    (norm,) = (one for one in header.tensors if one.name == "output_norm.weight")
+    at = header.data_start + norm.offset
+    data[at : at + 4 * norm.elements] = struct.pack("<f", float("nan")) * norm.elements
+    (tmp_path / "nan.gguf").write_bytes(data)
+    bench = Bench(tmp_path / "nan.gguf")
+
+    with pytest.raises(EngineRefused, match="no numbers"):
+        bench.answer("hello", request_)
+
+    bench.close()
 
 
 def test_a_repeat_penalty_changes_what_greedy_decoding_says(llama: Bench) -> None:

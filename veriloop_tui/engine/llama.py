@@ -6,6 +6,7 @@ Only the engine's child process imports this module.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -140,8 +141,15 @@ class Sampler:
         api.llama_sampler_accept(self._chain, token)
 
     def sample(self, memory: Memory) -> int:
-        """Draw the next token from the logits of the last token that `memory` evaluated."""
-        return int(api.llama_sampler_sample(self._chain, memory.context, -1))
+        """Draw the next token from the logits of the last token that `memory` evaluated.
+
+        Raises `EngineRefused` if they are no numbers, which no sampler would notice.
+        """
+        token = int(api.llama_sampler_sample(self._chain, memory.context, -1))
+        if math.isnan(api.llama_get_logits_ith(memory.context, -1)[token]):
+            memory.clear()
+            raise EngineRefused(500, "the model computes no numbers; its file may be damaged")
+        return token
 
     def _add(self, sampler: Any) -> None:
         api.llama_sampler_chain_add(self._chain, sampler)

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
-import veriloop_tui
 from veriloop_tui.core.ports import Cancel
 from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
@@ -27,7 +26,7 @@ _POLL_SECONDS: Final = 0.03
 _GRACE_SECONDS: Final = 3.0
 # `-m` would look for modules in the working directory first, and that is somebody's workspace:
 # a file `uvicorn.py` in it would run as part of the engine.
-_ROOT: Final = Path(veriloop_tui.__file__).parent.parent
+_ROOT: Final = Path(__file__).parents[2]
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
     "from veriloop_tui.engine.serve import main; sys.exit(main())"
