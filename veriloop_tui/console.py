@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import assert_never
 
 from veriloop_tui.core.bundle import CertifiedBundle
@@ -155,6 +156,19 @@ def ending(event: RunEnded) -> str:
         f"{event.outcome.value}: {one_line(event.detail, 600)} "
         f"({event.attempts} attempts, {event.commits} commits{ranks})"
     )
+
+
+def history_line(time: float, bundle: str, event: Event) -> str:
+    """One line of the log; `time` in seconds since the epoch, shown in UTC."""
+    when = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    match event:
+        case RunStarted():
+            text = f"run: {one_line(event.task, 120)}"
+        case AttemptEnded():
+            text = f"attempt {event.attempt}: {verdict(event)}"
+        case _:
+            text = next(lines(event), event.type)
+    return f"{when}  {bundle[:12] or '-':12}  {' '.join(text.split())}"
 
 
 def bundle_lines(bundle: CertifiedBundle) -> Iterator[str]:

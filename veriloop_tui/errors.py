@@ -205,16 +205,17 @@ class StaleBase(StoreError):
     def __init__(self, paths: tuple[str, ...], kept: tuple[str, ...] = ()) -> None:
         self.paths, self.kept = paths, kept
         saved = f" What was there before is kept in {', '.join(kept)}." if kept else ""
-        super().__init__(f"The workspace changed meanwhile ({', '.join(paths[:5])}).{saved}")
+        where = f" ({', '.join(paths[:5])})" if paths else ""
+        super().__init__(f"The workspace changed meanwhile{where}.{saved}")
 
 
-class UndoIncomplete(StoreError):
-    """A change could not be written, nor wholly taken back; the journal is kept for recovery."""
+class PromotionUnsettled(StoreError):
+    """A promotion could be neither wholly finished nor wholly taken back; its journal is kept."""
 
     def __init__(self, root: str, problem: str) -> None:
         self.root, self.problem = root, problem
         super().__init__(
-            f"A change to {root} was broken off and could not be wholly taken back: {problem}. "
+            f"A change to {root} was broken off and could not be settled: {problem}. "
             "No bytes are lost; remove the cause, then start VeriLoop there again to finish."
         )
 

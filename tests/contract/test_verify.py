@@ -16,7 +16,7 @@ from veriloop_tui.contract.job import Limits
 from veriloop_tui.contract.verify import ContractVerifier
 from veriloop_tui.core.obligation import Measurement, Obligation, Ranked, Unrankable
 from veriloop_tui.core.snapshot import Change, Write
-from veriloop_tui.errors import Cancelled
+from veriloop_tui.errors import Cancelled, StaleBase
 from veriloop_tui.store.stage import WantedRung
 
 PYTEST = Obligation(
@@ -43,14 +43,15 @@ def verifier(
     ground: Ground,
     *obligations: Obligation,
     rung: WantedRung = "overlay",
-    fingerprint: Callable[[], object] = lambda: 0,
+    look: Callable[[], object] = lambda: 0,
     limits: Limits | None = None,
 ) -> ContractVerifier:
     return ContractVerifier(
         obligations,
         ground.stager(rung),
         ground.sandbox("best"),
-        fingerprint,
+        look,
+        look,
         RealClock(),
         limits or Limits(),
     )
@@ -72,7 +73,7 @@ def test_the_checks_of_a_candidate_are_ranked_and_those_of_the_incumbent_too(
     under_test = verifier(ground, PYTEST, rung=rung)
     fix = Write("code.py", b"def one(): return 1\ndef two(): return 2\n")
     before, after = (under_test.measure(c, None, NEVER) for c in ((), (fix,)))
-    expected = {"test_code.py::test_one": 1, "test_code.py::test_two": 0, "test_code.py": 0}
+    expected = {"test_code.py::test_one": 1, "test_code.py::test_two": 0, "test_code.py": 0, ".": 0}
     assert values(before) == {**expected, "exit": 1}
     assert values(after) == {**expected, "test_code.py::test_one": 0, "exit": 0}
     assert (under_test.sandbox_tier, under_test.staging_rung) == ("best", rung)
@@ -147,37 +148,16 @@ def test_a_cancel_ends_the_measurement_at_once(ground: Ground) -> None:
     assert soon(lambda: list((ground.data / "scratch").glob("stage-*")) == [])
 
 
-def test_a_run_during_which_the_workspace_changed_is_void_and_repeated(ground: Ground) -> None:
-    seen = iter(["a", "b", "b", "-"])
-    under_test = verifier(ground, shell("o", "true"), fingerprint=lambda: next(seen))
-    assert isinstance(under_test.measure((), None, NEVER), Ranked)
-    assert next(seen) == "-"
-
-
-def test_a_workspace_that_keeps_changing_is_unrankable(ground: Ground) -> None:
-    changing = iter(range(100))
-    under_test = verifier(ground, shell("o", "true"), fingerprint=lambda: next(changing))
-    measured = under_test.measure((), None, NEVER)
-    assert isinstance(measured, Unrankable)
-    assert "kept changing" in measured.reason
-    assert next(changing) == 4
-
-
 def test_a_live_edit_during_a_run_voids_it(ground: Ground) -> None:
-    """The edit shines through the overlay: the first run's view of the file is torn."""
+    """The edit shines through the overlay: the run's view of the file is torn."""
     flag = ground.root / "flag"
     flag.write_text("old")
-    runs: list[object] = []
-
-    def fingerprint() -> object:
-        runs.append(flag.read_text())
-        return runs[-1]
-
     editor = threading.Timer(1.0, lambda: flag.write_text("new") and None)
-    under_test = verifier(
-        ground, shell("o", "cat flag; sleep 2; cat flag"), fingerprint=fingerprint
-    )
+    line = shell("o", "cat flag; sleep 2; cat flag")
+    under_test = verifier(ground, line, look=flag.read_text)
     editor.start()
+    with pytest.raises(StaleBase):
+        under_test.measure((), None, NEVER)
     measured = under_test.measure((), None, NEVER)
     assert isinstance(measured, Ranked)
     assert measured.records[0].output_tail == "newnew"

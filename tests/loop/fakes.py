@@ -54,6 +54,7 @@ class FakeWorkspace:
     def __init__(self, files: Files) -> None:
         self.live = dict(files)
         self.kept: dict[SnapshotId, Files] = {}
+        self.seen = dict(files)
         self.before_promotion: Callable[[], None] = lambda: None
 
     def _keep(self, files: Files) -> SnapshotId:
@@ -62,6 +63,7 @@ class FakeWorkspace:
         return name
 
     def take(self) -> SnapshotId:
+        self.seen = dict(self.live)
         return self._keep(self.live)
 
     def entries(self, snapshot: SnapshotId) -> Mapping[str, Entry]:
@@ -87,6 +89,7 @@ class FakeWorkspace:
         )
 
     def drift(self, snapshot: SnapshotId) -> tuple[str, ...]:
+        self.seen = dict(self.live)
         base = self.kept[snapshot]
         paths = base.keys() | self.live.keys()
         return tuple(sorted(p for p in paths if base.get(p) != self.live.get(p)))
@@ -140,6 +143,8 @@ class FakeVerifier:
         measured = self.measured(applied(self.workspace.live, changes))
         if changes:
             self.during()
+        if self.workspace.live != self.workspace.seen:
+            raise StaleBase(())
         return measured
 
 

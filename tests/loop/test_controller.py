@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -48,6 +47,10 @@ TRADE = (Write("app.py", b"a = ok\nb = bad\nc = bad\n"),)
 YES = Approval(True)
 
 
+def in_tests(path: str) -> bool:
+    return path.startswith("tests/")
+
+
 class Bench:
     """A controller with fakes all around, ready to run."""
 
@@ -64,8 +67,8 @@ class Bench:
         self.proposer, self.ledger = proposer, FakeLedger()
         self.approver, self.clock = FakeApprover(approval), FakeClock()
         self.cancel = threading.Event()
-        contract = CONTRACT if limits is None else replace(CONTRACT, budget=limits)
-        plan = Plan("run", "task", contract, lambda p: p.startswith("tests/"), 1, "0", "here")
+        budget = CONTRACT.budget if limits is None else limits
+        plan = Plan("run", "task", CONTRACT, budget, in_tests, 1, "0", "here")
         parts = Parts(
             None,
             self.workspace,

@@ -380,3 +380,35 @@ def test_every_snapshot_and_candidate_passes_the_audit(
     (root / "pkg/a.py").write_bytes(b"2")
     snapshots.take()
     assert list(audit_content(database.connect(), database.directory)) == []
+
+
+def test_looking_again_tells_whether_anything_moved_since(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "a").write_text("one")
+    with Database(tmp_path / "data") as database:
+        snapshots = WorkspaceSnapshots(root, database, home=tmp_path / "home")
+        snapshots.take()
+        before = snapshots.seen()
+        assert snapshots.look_again() == before
+        (root / "b").write_text("new")
+        assert snapshots.seen() == before
+        after = snapshots.look_again()
+        assert after != before
+        (root / "a").write_text("two")
+        assert snapshots.look_again() != after
+
+
+def test_a_settled_file_that_was_changed_and_put_back_has_moved(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "a").write_text("one")
+    later = time.time_ns() + 10**10
+    with Database(tmp_path / "data") as database:
+        snapshots = WorkspaceSnapshots(root, database, home=tmp_path / "home", now=lambda: later)
+        taken = snapshots.take()
+        before = snapshots.seen()
+        (root / "a").write_text("two")
+        (root / "a").write_text("one")
+        assert snapshots.look_again() != before
+        assert snapshots.drift(taken) == ()

@@ -23,9 +23,8 @@ from veriloop_tui.core.obligation import (
 )
 from veriloop_tui.core.ports import Cancel, Clock, Stage, Stager
 from veriloop_tui.core.snapshot import Change
-from veriloop_tui.errors import StagingUnavailable
+from veriloop_tui.errors import StagingUnavailable, StaleBase
 
-_TRIES_ON_LIVE_EDITS = 3
 _NOT_STARTED = {126: "is not executable", 127: "was not found"}
 _PLACEHOLDER = "{report}"
 
@@ -34,14 +33,16 @@ _PLACEHOLDER = "{report}"
 class ContractVerifier:
     """The `Verifier` of one contract on one workspace.
 
-    `fingerprint` tells equal values for as long as the live workspace stays as it is: a run
-    during which it changed is void, because the live files shine through an overlay.
+    `seen` tells what the last look at the live workspace found, `look_again` what another look
+    finds; the same value as long as nothing moved. A run during which something moved is void,
+    because the live files shine through an overlay.
     """
 
     obligations: tuple[Obligation, ...]
     stager: Stager
     sandbox: Sandbox
-    fingerprint: Callable[[], object]
+    seen: Callable[[], object]
+    look_again: Callable[[], object]
     clock: Clock
     limits: Limits = field(default_factory=Limits)
 
@@ -60,23 +61,22 @@ class ContractVerifier:
     ) -> Measurement:
         """One run of the obligations, in order, on workspace plus changes.
 
-        Raises `Cancelled`, `SandboxUnavailable`, `StagingUnavailable`, `InvalidEdit`.
+        Raises `Cancelled`, `StaleBase`, `SandboxUnavailable`, `StagingUnavailable`,
+        `InvalidEdit`.
         """
         wanted = tuple(o for o in self.obligations if only is None or o.name in only)
         if not wanted:
             raise ValueError(f"no obligation of the contract is among {only}")
-        before = self.fingerprint()
-        for _ in range(_TRIES_ON_LIVE_EDITS):
-            try:
-                measured = self._run(wanted, changes, cancel)
-            except StagingUnavailable:
-                if (after := self.fingerprint()) == before:
-                    raise
-            else:
-                if (after := self.fingerprint()) == before:
-                    return measured
-            before = after
-        return Unrankable(wanted[0].name, "could not be run, since the workspace kept changing")
+        before = self.seen()
+        try:
+            measured = self._run(wanted, changes, cancel)
+        except StagingUnavailable:
+            if self.look_again() == before:
+                raise
+        else:
+            if self.look_again() == before:
+                return measured
+        raise StaleBase(())
 
     def _run(
         self, wanted: tuple[Obligation, ...], changes: tuple[Change, ...], cancel: Cancel

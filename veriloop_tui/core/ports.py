@@ -152,7 +152,9 @@ class Verifier(Protocol):
     ) -> Measurement:
         """One run of the contract (or of the obligations in `only`) on workspace plus changes.
 
-        No changes measure the incumbent. Raises `SandboxUnavailable`, `StagingUnavailable`.
+        No changes measure the incumbent. Raises `StaleBase` where the workspace has moved since
+        it was last looked at (`Snapshots.take`, `Snapshots.drift`), so what is returned was
+        measured on exactly that; `SandboxUnavailable`, `StagingUnavailable`.
         """
         ...
 

@@ -202,7 +202,7 @@ def _is_revealed(
     groups = {
         name for outcome in outcomes if outcome is not None for name in _with_folders(outcome.group)
     }
-    for group in groups:
+    for group in groups - {""}:
         collect = CheckId(check.obligation, CheckKind.COLLECT, group)
         collected = seen.get(collect, [])
         if (
@@ -216,12 +216,9 @@ def _is_revealed(
 
 
 def _with_folders(group: str) -> list[str]:
-    """The group's file and the folders above it: a runner may fail to collect a whole folder.
-
-    The last of these folders is the whole of what is collected, named `.`.
-    """
+    """The group's file and the folders above it: a runner may fail to collect a whole folder."""
     parts = group.split("/")
-    return [".", *("/".join(parts[:end]) for end in range(1, len(parts) + 1))] if group else []
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def rank_after(moved: tuple[Movement, ...]) -> Rank:

@@ -81,13 +81,16 @@ def invalid(reason: str) -> Transition:
     return Transition(Label.INVALID, None, reason=reason)
 
 
+def unrankable(reason: str) -> Transition:
+    """The transition of a candidate that the verifier could not rank."""
+    return Transition(Label.UNRANKABLE, None, reason=reason)
+
+
 def compare(incumbent: Rank, measured: Measurement) -> Transition:
     """The one transition that `measured` is, seen from `incumbent`."""
     match measured:
         case Unrankable():
-            return Transition(
-                Label.UNRANKABLE, None, reason=f"{measured.obligation}: {measured.reason}"
-            )
+            return unrankable(f"{measured.obligation}: {measured.reason}")
         case Partial():
             return Transition(Label.OPEN, None, worsened=measured.worsened)
         case Ranked():
@@ -100,9 +103,7 @@ def _compare_ranked(incumbent: Rank, measured: Ranked) -> Transition:
     wanted = {check.obligation for check, _ in (*incumbent.entries, *incumbent.flaky)}
     missing = wanted - (measured.covered[0] if measured.covered else frozenset())
     if missing:
-        return Transition(
-            Label.UNRANKABLE, None, reason=f"not every obligation ran: {', '.join(sorted(missing))}"
-        )
+        return unrankable(f"not every obligation ran: {', '.join(sorted(missing))}")
     moved = tuple(movements(incumbent, measured))
     improved = tuple(m.check for m in moved if m.improved)
     worsened = tuple(m.check for m in moved if m.worsened)

@@ -32,7 +32,7 @@ from veriloop_tui.core.excerpt import excerpt, one_line
 from veriloop_tui.core.memory import ExplorationMemory, repeated
 from veriloop_tui.core.ports import Asked, Cancel, InvalidAnswer, Proposal, ProposalContext
 from veriloop_tui.core.snapshot import Candidate
-from veriloop_tui.core.transition import Decision, Transition, invalid
+from veriloop_tui.core.transition import Decision, Transition, invalid, unrankable
 from veriloop_tui.errors import (
     BaselineNotRankable,
     Cancelled,
@@ -56,8 +56,7 @@ class Controller:
 
     def __init__(self, plan: Plan, parts: Parts, cancel: Cancel) -> None:
         self._plan, self._parts = plan, parts
-        limits = plan.contract.budget
-        self._account = Account(limits, parts.clock, parts.stored_bytes, cancel)
+        self._account = Account(plan.budget, parts.clock, parts.stored_bytes, cancel)
         self._memory = ExplorationMemory()
         self._history: tuple[Evidence, ...] = ()
         self._measured: Incumbent | None = None
@@ -78,7 +77,7 @@ class Controller:
                     contract_hash=plan.contract.contract_hash,
                     sandbox_tier=parts.verifier.sandbox_tier,
                     staging_rung=parts.verifier.staging_rung,
-                    budget=plan.contract.budget,
+                    budget=plan.budget,
                 )
             )
             yield from self._measure()
@@ -174,8 +173,14 @@ class Controller:
         assert attempt.candidate is not None
         paths = attempt.candidate.paths
         yield self._record(CandidateParsed(attempt=number, paths=paths, diff=attempt.diff))
-        judged = yield from self._judge(attempt, attempt.candidate)
-        yield from self._decide(attempt, judged)
+        try:
+            judged = yield from self._judge(attempt, attempt.candidate)
+        except StaleBase:
+            moved = unrankable("the workspace changed while the candidate was verified")
+            self._carried = attempt.candidate
+            yield from self._end(attempt, moved, Decision.STALE)
+        else:
+            yield from self._decide(attempt, judged)
 
     def _propose(self, attempt: Attempt) -> Generator[Event, None, Proposal]:
         clock = self._parts.clock
@@ -259,9 +264,6 @@ class Controller:
 
     def _decide(self, attempt: Attempt, judged: Judged) -> Iterator[Event]:
         parts, transition = self._parts, judged.transition
-        if parts.snapshots.drift(self._incumbent.snapshot):
-            yield from self._go_stale(attempt, judged)
-            return
         if not transition.may_commit:
             yield from self._end(attempt, transition, Decision.RULE_REJECTED, judged)
             return
@@ -315,8 +317,7 @@ class Controller:
 
     def _go_stale(self, attempt: Attempt, judged: Judged) -> Iterator[Event]:
         """The user's edit comes first; a candidate that was good is tried on the new base."""
-        if judged.transition.may_commit:
-            self._carried = attempt.candidate
+        self._carried = attempt.candidate
         yield from self._end(attempt, judged.transition, Decision.STALE, judged)
 
     def _end(

@@ -19,7 +19,7 @@ from veriloop_tui.core.ports import Cancel, Snapshots, Verifier
 from veriloop_tui.core.rank import Rank, baseline_rank
 from veriloop_tui.core.snapshot import Change, SnapshotId
 from veriloop_tui.core.transition import Transition, compare, needs_another_run
-from veriloop_tui.errors import BaselineNotRankable, ContractError
+from veriloop_tui.errors import BaselineNotRankable, ContractError, StaleBase
 
 MOVING_TRIES = 5
 SHOWN_FAILING = 500
@@ -75,8 +75,9 @@ def measure_incumbent(
     """
     for _ in range(MOVING_TRIES):
         snapshot = snapshots.take()
-        measured = _repeat(contract, verifier, cancel)
-        if snapshots.drift(snapshot):
+        try:
+            measured = _repeat(contract, verifier, cancel)
+        except StaleBase:
             continue
         match measured:
             case Unrankable():

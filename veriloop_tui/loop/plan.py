@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from veriloop_tui.core.chat import ModelFacts
-from veriloop_tui.core.obligation import CommandRecord, Contract
+from veriloop_tui.core.obligation import BudgetLimits, CommandRecord, Contract
 from veriloop_tui.core.ports import (
     Approver,
     Asked,
@@ -23,11 +23,15 @@ from veriloop_tui.core.snapshot import Candidate, SnapshotId
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to do, declared before it starts."""
+    """What a run is to do, declared before it starts.
+
+    `budget` is the contract's, or what the user set for this run in its place.
+    """
 
     run: str
     task: str
     contract: Contract
+    budget: BudgetLimits
     protects: Callable[[str], bool]
     seed: int
     program_version: str

@@ -19,12 +19,16 @@ from veriloop_tui.store.candidate import resolve
 from veriloop_tui.store.database import Database, naming_damage, transaction
 from veriloop_tui.store.ignore import IGNORE_FILE, IGNORE_FILE_BYTES, Rules, root_rules
 from veriloop_tui.store.scan import (
+    Absorb,
+    AbsorbLink,
     Known,
     Progress,
     Scan,
     ScanLimits,
     Scanner,
     Skipped,
+    hash_file,
+    hash_link,
     refuse_unfit_root,
 )
 
@@ -155,6 +159,7 @@ class WorkspaceSnapshots(StoredSnapshots):
         self._scanner = Scanner(root.resolve(), limits or ScanLimits(), now, self._saved)
         self._last: tuple[str, dict[str, Entry]] = (tree.EMPTY_DIGEST, {})
         self._not_stored: set[str] = set()
+        self._moves = 0
         self.skipped: tuple[Skipped, ...] = ()
         """Pipes, sockets and devices that the last scan passed by."""
 
@@ -176,7 +181,7 @@ class WorkspaceSnapshots(StoredSnapshots):
         """
         with self._lock:
             base = self._manifest(snapshot)
-            scan = self._scanner.scan()
+            scan = self._look()
             self.skipped = scan.skipped
             self._not_stored.update(scan.hashed)
             live = scan.entries
@@ -212,10 +217,34 @@ class WorkspaceSnapshots(StoredSnapshots):
             self._remember(snapshot, _apply(base, edits))
             return snapshot
 
+    def seen(self) -> int:
+        """A number that is the same for as long as no look at the live workspace found it moved.
+
+        A file that was touched and put back has moved too: a command may have read it meanwhile.
+        """
+        return self._moves
+
+    def look_again(self) -> int:
+        """What `seen` tells after another look. Raises `SnapshotRefused`, `StoreError`."""
+        with self._lock:
+            self._not_stored.update(self._look().hashed)
+            return self._moves
+
     def stored_bytes(self) -> int:
         """What the segments take on disk, for the budget of store bytes."""
         with self._lock:
             return self._store.stored_bytes()
+
+    def _look(
+        self,
+        absorb: Absorb = hash_file,
+        absorb_link: AbsorbLink = hash_link,
+        progress: Progress | None = None,
+    ) -> Scan:
+        before = dict(self._scanner.known)
+        scan = self._scanner.scan(absorb, absorb_link, progress)
+        self._moves += _has_moved(before, self._scanner.known)
+        return scan
 
     def _scan_and_store(self) -> Scan:
         known = self._scanner.known
@@ -226,7 +255,7 @@ class WorkspaceSnapshots(StoredSnapshots):
         stored = False
         try:
             with self._store.batch() as batch:
-                scan = self._scanner.scan(batch.add_open_file, batch.add, self._progress)
+                scan = self._look(batch.add_open_file, batch.add, self._progress)
                 edits: dict[str, Entry | None] = {
                     path: entry
                     for path, entry in scan.entries.items()
@@ -281,6 +310,16 @@ class WorkspaceSnapshots(StoredSnapshots):
             return rules.ignores(path, directory=False)
 
         return ignored
+
+
+def _has_moved(before: Mapping[str, Known], after: Mapping[str, Known]) -> bool:
+    """Whether two looks differ: in what is there, or in a stat key that was settled."""
+    if before.keys() != after.keys():
+        return True
+    return any(
+        old is not new and (old.entry != new.entry or (old.key not in (None, new.key)))
+        for old, new in zip(before.values(), map(after.__getitem__, before), strict=True)
+    )
 
 
 def _apply(base: Mapping[str, Entry], edits: Mapping[str, Entry | None]) -> dict[str, Entry]:

@@ -1,0 +1,159 @@
+"""Runs: the engine, the proposer and the controller put together for one workspace."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from veriloop_tui import __version__, registry
+from veriloop_tui.contract.protect import protects
+from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts, Sampling
+from veriloop_tui.core.event import Event, IncumbentMeasured, Notice
+from veriloop_tui.core.obligation import Contract
+from veriloop_tui.core.ports import Approval, Approver, Cancel, ChatModel
+from veriloop_tui.core.transition import Transition
+from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.loop.controller import Controller
+from veriloop_tui.loop.incumbent import measure_incumbent
+from veriloop_tui.loop.plan import Parts, Plan
+from veriloop_tui.proposer.propose import DEFAULT_SAMPLING, ModelProposer
+from veriloop_tui.wiring.workspace import Location, Workspace
+
+Ask = Callable[[str, tuple[str, ...]], tuple[bool, str]]
+
+
+class Loaded:
+    """A loaded model whose facts are asked for once."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model, self._facts = model, model.facts()
+
+    def facts(self) -> ModelFacts:
+        """What is known of the model."""
+        return self._facts
+
+    def complete(self, request: ChatRequest, cancel: Cancel) -> Iterator[ChatEvent]:
+        """The model's answer. Raises `EngineError`."""
+        return self._model.complete(request, cancel)
+
+
+class EveryCommit:
+    """Lets every verified candidate through, as `--auto` says."""
+
+    def approve(self, transition: Transition, diff: str, warnings: tuple[str, ...]) -> Approval:
+        """Yes."""
+        return Approval(True)
+
+
+class AskFirst:
+    """Asks a function; it gets the diff and the warnings, and gives an answer and a reason."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def approve(self, transition: Transition, diff: str, warnings: tuple[str, ...]) -> Approval:
+        """What the function says."""
+        approved, reason = self._ask(diff, warnings)
+        return Approval(approved, reason)
+
+
+def local_model(location: Location) -> registry.LocalModel:
+    """The model that the settings name. Raises `ModelNotFound`."""
+    known = registry.read_registry(registry.registry_file())
+    return registry.resolve(location.settings.model, known)
+
+
+def engine_settings(location: Location) -> EngineSettings:
+    """How to load the model that the settings name. Raises `ModelNotFound`."""
+    settings = location.settings
+    return EngineSettings(
+        local_model(location).path, settings.n_ctx, settings.threads, gpu_layers=settings.gpu_layers
+    )
+
+
+@contextmanager
+def engine(location: Location) -> Iterator[Loaded]:
+    """The engine's process with the model loaded. Raises `ModelNotFound`, `EngineError`."""
+    with EngineProcess(engine_settings(location)) as process:
+        yield Loaded(process.client())
+
+
+def sampling(location: Location) -> Sampling:
+    """The proposer's sampling, then the registry's for this model, then the user's."""
+    facts = local_model(location).spec
+    chosen = DEFAULT_SAMPLING
+    if facts is not None:
+        suited = facts.sampling.model_dump(exclude_none=True)
+        chosen = replace(chosen, **suited)
+    if location.settings.temperature is not None:
+        chosen = replace(chosen, temperature=location.settings.temperature)
+    return chosen
+
+
+def verify(workspace: Workspace, contract: Contract, cancel: Cancel) -> Iterator[Event]:
+    """Measure the workspace as it is: notices, then one `IncumbentMeasured`."""
+    verifier = workspace.verifier(contract)
+    yield from (Notice(text=text) for text in workspace.told())
+    incumbent = measure_incumbent(contract, workspace.snapshots, verifier, cancel)
+    yield IncumbentMeasured(
+        snapshot=incumbent.snapshot,
+        total=incumbent.rank.total,
+        obligations=incumbent.statuses(contract),
+        epoch=1,
+    )
+
+
+def run(
+    workspace: Workspace,
+    contract: Contract,
+    model: Loaded,
+    task: str,
+    seed: int | None,
+    approver: Approver,
+    cancel: Cancel,
+) -> Iterator[Event]:
+    """One run of the controller; degraded modes are told and recorded as they come up."""
+    location = workspace.location
+    settings, budget = location.settings, contract.budget
+    if settings.attempts is not None:
+        budget = replace(budget, attempts=settings.attempts)
+    protected = partial(protects, contract)
+    name = secrets.token_hex(8)
+    plan = Plan(
+        run=name,
+        task=task,
+        contract=contract,
+        budget=budget,
+        protects=protected,
+        seed=secrets.randbits(31) if seed is None else seed,
+        program_version=__version__,
+        platform=describe_platform(),
+    )
+    parts = Parts(
+        model=model.facts(),
+        snapshots=workspace.snapshots,
+        verifier=workspace.verifier(contract),
+        promoter=workspace.promoter,
+        proposer=ModelProposer(
+            model, workspace.snapshots, protected, settings.edit_format, sampling(location)
+        ),
+        ledger=workspace.ledger,
+        approver=approver,
+        clock=workspace.clock,
+        stored_bytes=workspace.snapshots.stored_bytes,
+    )
+    for event in Controller(plan, parts, cancel).events():
+        yield event
+        for text in workspace.told():
+            notice = Notice(text=text)
+            workspace.ledger.append(name, notice)
+            yield notice
+
+
+def describe_platform() -> str:
+    """The machine and Python that ran it, without the host's name."""
+    return f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
