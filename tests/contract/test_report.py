@@ -28,11 +28,7 @@ def test_a_junit_obligation_has_its_exit_check_too() -> None:
     outcomes = read_report("junit", PASSING, 1, "lint")
     assert outcomes[-1].check == EXIT
     assert outcomes[-1].value == 1
-    assert [o.check.kind for o in outcomes[:-1]] == [
-        CheckKind.TEST,
-        CheckKind.COLLECT,
-        CheckKind.COLLECT,
-    ]
+    assert [o.check.kind for o in outcomes[:-1]] == [CheckKind.TEST, CheckKind.COLLECT]
 
 
 @pytest.mark.parametrize("exit_code", [-9, -11, 126, 127])

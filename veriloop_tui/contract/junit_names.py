@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 from veriloop_tui.core.excerpt import one_line
 
 NAME_LIMIT = 400
-ROOT = "."
 
 
 def dotted(path: str) -> str:
@@ -55,8 +54,8 @@ def locate(name: str, files: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
 
 
 def folders(file: str) -> tuple[str, ...]:
-    """The folders above a file, which a runner may fail to collect as a whole; `ROOT` is last."""
-    return tuple(str(parent) for parent in PurePosixPath(file).parents if str(parent) != "/")
+    """The folders above a file, which a runner may fail to collect as a whole."""
+    return tuple(str(parent) for parent in PurePosixPath(file).parents if parent.name)
 
 
 def bounded(name: str) -> str:

@@ -14,7 +14,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from veriloop_tui.contract.junit_excerpt import failure_excerpt
-from veriloop_tui.contract.junit_names import ROOT, bounded, files_by_module, folders, locate
+from veriloop_tui.contract.junit_names import bounded, files_by_module, folders, locate
 from veriloop_tui.contract.unreadable import Unreadable
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.obligation import CheckId, CheckKind, CheckOutcome
@@ -126,8 +126,11 @@ def _read_case(element: Element) -> _Case:
     skips = [child for child in element if child.tag == "skipped"]
     messages = {child.get("message", "") for child in (*problems, *skips)}
     is_collection = bool(messages) and messages <= set(_COLLECTION)
-    # A collection error without a name is one of the whole, as from a nested conftest.py.
-    if not name and not is_collection:
+    if not name and is_collection:
+        # Older pytest gives up on the whole where a nested conftest.py fails.
+        detail = one_line(failure_excerpt([_text(child) for child in problems])[-200:], 200)
+        raise Unreadable(f"could collect nothing at all ({detail})")
+    if not name:
         raise Unreadable("was interrupted in the middle of a test")
     if classname == "pytest" and name == "internal" and "internal error" in messages:
         raise Unreadable("was ended by an internal error of the test runner")
@@ -154,7 +157,7 @@ def _outcomes(cases: list[_Case], obligation: str) -> Iterator[CheckOutcome]:
         excerpt = failure_excerpt(case.texts) if case.failed else ""
         if case.is_collection:
             file, _ = locate(_module_hint(case), files)
-            name = bounded(file or _module_hint(case) or ROOT)
+            name = bounded(file or _module_hint(case))
             check = CheckId(obligation, CheckKind.COLLECT, name)
             yield CheckOutcome(check, int(case.failed), case.skipped, excerpt=excerpt)
             collected.update(dict.fromkeys(folders(file)))
