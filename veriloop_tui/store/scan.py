@@ -131,7 +131,7 @@ class Scanner:
         known: Mapping[str, Known],
     ) -> None:
         self._root = root
-        self._limits = limits
+        self.limits = limits
         self._now = now
         self.known: dict[str, Known] = dict(known)
         self._rules: dict[tuple[bytes, str, bytes], Rules] = {}
@@ -206,15 +206,14 @@ class Scanner:
         """The error that names a path."""
         return SnapshotRefused(str(self._root), f"{path or 'its top directory'} {problem}")
 
-    def refuse_beyond_limits(self, files: int, size: int, path: str) -> None:
-        """Raise `SnapshotRefused` with the numbers if that much is too much."""
-        if files > self._limits.files or size > self._limits.bytes:
-            raise SnapshotRefused(
-                str(self._root),
-                f"it holds more than {self._limits.files} files and directories or "
-                f"{self._limits.bytes} bytes ({files} and {size} bytes by the time {path} was "
-                "reached); name data and derived directories in .gitignore",
-            )
+    def too_much(self, files: int, size: int, path: str) -> SnapshotRefused:
+        """The error with the numbers of a workspace that is beyond the limits."""
+        return SnapshotRefused(
+            str(self._root),
+            f"it holds more than {self.limits.files} files and directories or "
+            f"{self.limits.bytes} bytes ({files} and {size} bytes by the time {path} was "
+            "reached); name data and derived directories in .gitignore",
+        )
 
 
 class _Walk:
@@ -223,6 +222,7 @@ class _Walk:
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
         self._known = scanner.known
+        self._limits = scanner.limits
         self._files = 0
         self._bytes = 0
         self.entries: dict[str, Entry] = {}
@@ -243,20 +243,18 @@ class _Walk:
             if item.name == IGNORE_FILE:
                 rules = self._with_own_rules(fd, prefix, rules)
                 break
-        known, fingerprint, recorded = self._known, rules.fingerprint, 0
+        known, entries, fingerprint = self._known, self.entries, rules.fingerprint
+        recorded = 0
         for item in found:
             name = item.name
             path = prefix + name
             before = known.get(path)
+            # What was recorded under the same rules is neither excluded nor ignored now.
+            same_rules = before is not None and before.rules == fingerprint
             directory = item.is_dir(follow_symlinks=False)
-            if is_excluded_name(name):
-                continue
-            # What was recorded under the same rules is not ignored now either.
-            if (
-                before is None
-                or before.rules != fingerprint
-                or directory != (before.entry.kind == "directory")
-            ) and rules.ignores(path, directory):
+            if not (same_rules and before and directory == (before.entry.kind == "directory")) and (
+                is_excluded_name(name) or rules.ignores(path, directory)
+            ):
                 continue
             try:
                 seen = item.stat(follow_symlinks=False)
@@ -264,8 +262,12 @@ class _Walk:
                 continue
             except OSError as error:
                 raise self._scanner.refuse(path, f"cannot be read ({error.strerror})") from error
+            self._count(path, seen.st_size)
             if directory:
                 recorded += self._subdirectory(fd, name, path, seen, rules, depth, before)
+            elif same_rules and before and before.key == stat_key(seen):
+                entries[path] = before.entry
+                recorded += 1
             else:
                 recorded += self._leaf(path, seen, fingerprint, before)
         return recorded > 0 or not found
@@ -286,7 +288,6 @@ class _Walk:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return False
             raise self._scanner.refuse(path, f"cannot be read ({error.strerror})") from error
-        self._count(path, 0)
         mode = stat.S_IMODE(seen.st_mode)
         if before is None or before.entry.kind != "directory" or before.entry.mode != mode:
             before = Known(None, Entry(path, "directory", mode, "", 0), rules.fingerprint)
@@ -310,17 +311,9 @@ class _Walk:
         if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
             self.skipped.append(Skipped(path, _kind_of(mode)))
             return False
-        self._count(path, seen.st_size)
-        if before is not None and before.key == (
-            seen.st_mtime_ns,
-            seen.st_ctime_ns,
-            seen.st_size,
-            seen.st_ino,
-            mode,
-        ):
+        if before is not None and before.key == stat_key(seen):
             self.entries[path] = before.entry
-            if before.rules != fingerprint:
-                self._known[path] = Known(before.key, before.entry, fingerprint)
+            self._known[path] = Known(before.key, before.entry, fingerprint)
             return True
         self.changed.append(path)
         self.rules_of[path] = fingerprint
@@ -331,7 +324,8 @@ class _Walk:
     def _count(self, path: str, size: int) -> None:
         self._files += 1
         self._bytes += size
-        self._scanner.refuse_beyond_limits(self._files, self._bytes, path)
+        if self._files > self._limits.files or self._bytes > self._limits.bytes:
+            raise self._scanner.too_much(self._files, self._bytes, path)
 
     def _with_own_rules(self, fd: int, prefix: str, rules: Rules) -> Rules:
         try:

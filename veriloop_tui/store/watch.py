@@ -111,11 +111,9 @@ def watch(
         problem = _subscribe(watching, root.resolve(), happened)
     if problem:
         notice(f"Files are looked at every {poll_every:g} seconds: {problem}.")
-        target, period = _poll, poll_every
-    else:
-        target, period = _debounce, debounce
+    arguments = (changed, happened, ended, poll_every if problem else debounce)
     teller = threading.Thread(
-        target=target, args=(changed, happened, ended, period), name="watch", daemon=True
+        target=_poll if problem else _debounce, args=arguments, name="watch", daemon=True
     )
     teller.start()
     try:
