@@ -158,7 +158,7 @@ def test_a_prompt_beyond_the_context_is_refused_with_both_numbers(http: httpx.Cl
 def test_a_client_that_leaves_during_prefill_frees_the_engine_for_the_next(
     http: httpx.Client,
 ) -> None:
-    long = [{"role": "user", "content": "rain and " * 1000}]
+    long = [{"role": "user", "content": "rain and " * 500}]
     body = {**HAIKU, "messages": long, "stream": True, "max_tokens": 3000}
     with http.stream("POST", "/v1/chat/completions", json=body) as answer:
         next(answer.iter_raw())
