@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from veriloop_tui.errors import StoreDamaged, StoreError, WorkspaceBusy
-from veriloop_tui.store import seal
+from veriloop_tui.store import seal, wal
 from veriloop_tui.store.audit import audit_content, audit_files
 from veriloop_tui.store.blob import BlobStore
-from veriloop_tui.store.database import Database, naming_damage, reading
+from veriloop_tui.store.database import Database, is_open, naming_damage, reading
 
 
 def mode(path: Path) -> int:
@@ -200,27 +200,84 @@ def test_only_the_last_to_close_seals(tmp_path: Path) -> None:
         assert not sums.exists()
 
 
-def test_what_was_written_before_a_kill_is_there_afterwards(tmp_path: Path) -> None:
-    script = """
+KILLED = """
 import os, pathlib, signal, sys
 from veriloop_tui.store.blob import BlobStore
 from veriloop_tui.store.database import Database
 database = Database(pathlib.Path(sys.argv[1]))
-print(BlobStore(database.connect(), database.segments).put(b"kept"), flush=True)
+store = BlobStore(database.connect(), database.segments)
+print(*(store.put(b"kept %d" % number) for number in range(5)), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def killed(directory: Path) -> list[str]:
+    """The digests of blobs that a process stored before it was killed."""
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "data")],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", KILLED, str(directory)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == -signal.SIGKILL
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stdout.split()
+
+
+def test_what_was_written_before_a_kill_is_there_afterwards(tmp_path: Path) -> None:
+    digests = killed(tmp_path / "data")
     assert list(audit_files(tmp_path / "data")) == []
     with Database(tmp_path / "data") as database:
         store = BlobStore(database.connect(), database.segments)
-        assert store.read(done.stdout.strip()) == b"kept"
+        assert [store.read(d) for d in digests] == [b"kept %d" % n for n in range(5)]
     assert seal.sums_path(tmp_path / "data/store.db").exists()
+
+
+def test_any_flipped_byte_of_the_log_that_a_kill_leaves_is_named(tmp_path: Path) -> None:
+    killed(tmp_path / "data")
+    path = wal.wal_path(tmp_path / "data/store.db")
+    draw, size = random.Random(5), path.stat().st_size
+    assert size > 10 * seal.PAGE
+    frame = 24 + seal.PAGE
+    headers = [32 + frame * number + byte for number in (0, 3) for byte in range(24)]
+    last = range(size - frame, size - frame + 24)
+    for offset in [*range(32), *headers, *last, *(draw.randrange(size) for _ in range(100))]:
+        bits = draw.randrange(1, 256)
+        flip(path, offset, bits)
+        (damage,) = audit_files(tmp_path / "data")
+        assert str(path) in damage.where
+        flip(path, offset, bits)
+    assert list(audit_files(tmp_path / "data")) == []
+
+
+def test_a_log_whose_last_frame_was_cut_off_is_not_damaged(tmp_path: Path) -> None:
+    killed(tmp_path / "data")
+    path = wal.wal_path(tmp_path / "data/store.db")
+    with path.open("ab") as torn:
+        torn.write(path.read_bytes()[-3000:])
+    assert list(audit_files(tmp_path / "data")) == []
+
+
+def test_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
+    """SQLite begins the log anew, over the old frames, once all of them are in the database."""
+    script = KILLED.replace(
+        "print(",
+        "c = database.connect()\n"
+        "c.execute('CREATE TABLE filler (x)')\n"
+        "c.execute('INSERT INTO filler VALUES (zeroblob(300000))')\n"
+        "c.execute('PRAGMA wal_checkpoint(RESTART)')\n"
+        "print(",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "data")], capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert wal.wal_path(tmp_path / "data/store.db").stat().st_size > 300_000
+    assert list(audit_files(tmp_path / "data")) == []
+
+
+def test_files_of_a_database_in_use_are_left_to_sqlite(tmp_path: Path) -> None:
+    with Database(tmp_path / "data") as database:
+        BlobStore(database.connect(), database.segments).put(b"x")
+        assert is_open(tmp_path / "data")
+        assert list(audit_files(tmp_path / "data")) == []
+    assert not is_open(tmp_path / "data")
 
 
 def test_a_locked_database_is_told_apart_from_a_damaged_one(tmp_path: Path) -> None:

@@ -14,14 +14,21 @@ from pathlib import Path
 
 from veriloop_tui.core.snapshot import SnapshotId
 from veriloop_tui.errors import StoreDamaged
-from veriloop_tui.store import seal, tree
+from veriloop_tui.store import seal, tree, wal
 from veriloop_tui.store.blob import BlobReader, Location, segment_name
-from veriloop_tui.store.database import DATABASE_NAME, SEGMENTS_NAME, naming_damage
+from veriloop_tui.store.database import DATABASE_NAME, SEGMENTS_NAME, is_open, naming_damage
 
 
 def audit_files(directory: Path) -> Iterator[StoreDamaged]:
-    """The database against its page sums, without SQLite; nothing after an unclean close."""
+    """The database's files as they lie there, without SQLite.
+
+    The pages against their sums after a clean close, the write-ahead log after a crash. While the
+    database is open in some process there is nothing to compare with.
+    """
+    if is_open(directory):
+        return
     yield from seal.verify(directory / DATABASE_NAME)
+    yield from wal.verify(directory / DATABASE_NAME)
 
 
 def audit_content(connection: sqlite3.Connection, directory: Path) -> Iterator[StoreDamaged]:

@@ -167,6 +167,21 @@ class Database:
         self.close()
 
 
+def is_open(directory: Path) -> bool:
+    """Whether some process has the database open for writing now."""
+    try:
+        fd = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 @contextmanager
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """One connection that cannot write, for looking at a store even if it is damaged.
