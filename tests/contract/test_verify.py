@@ -73,7 +73,7 @@ def test_the_checks_of_a_candidate_are_ranked_and_those_of_the_incumbent_too(
     under_test = verifier(ground, PYTEST, rung=rung)
     fix = Write("code.py", b"def one(): return 1\ndef two(): return 2\n")
     before, after = (under_test.measure(c, None, NEVER) for c in ((), (fix,)))
-    expected = {"test_code.py::test_one": 1, "test_code.py::test_two": 0, "test_code.py": 0, ".": 0}
+    expected = {"test_code.py::test_one": 1, "test_code.py::test_two": 0, "test_code.py": 0}
     assert values(before) == {**expected, "exit": 1}
     assert values(after) == {**expected, "test_code.py::test_one": 0, "exit": 0}
     assert (under_test.sandbox_tier, under_test.staging_rung) == ("best", rung)
