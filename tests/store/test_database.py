@@ -185,7 +185,18 @@ def test_looking_at_a_store_changes_nothing_and_needs_one(tmp_path: Path) -> Non
             connection.execute("DELETE FROM blobs")
         assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (60,)
     assert (tmp_path / "data/store.db").read_bytes() == before
+    assert not wal.wal_path(tmp_path / "data/store.db").exists()
     assert list(audit_files(tmp_path / "data")) == []
+
+
+def test_looking_at_a_store_after_a_kill_leaves_its_log_as_it_is(tmp_path: Path) -> None:
+    killed(tmp_path / "data")
+    files = [tmp_path / "data/store.db", wal.wal_path(tmp_path / "data/store.db")]
+    before = [path.read_bytes() for path in files]
+    with reading(tmp_path / "data") as connection:
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (5,)
+        assert list(audit_content(connection, tmp_path / "data")) == []
+    assert [path.read_bytes() for path in files] == before
 
 
 def test_only_the_last_to_close_seals(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from veriloop_tui.errors import StoreDamaged, StoreError, WorkspaceBusy
-from veriloop_tui.store import seal
+from veriloop_tui.store import seal, wal
 
 APPLICATION_ID = 0x564C5431
 SCHEMA_VERSION = 1
@@ -144,8 +144,8 @@ class Database:
             fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        wal = Path(f"{self.path}-wal")
-        return not wal.exists() or wal.stat().st_size == 0
+        log = wal.wal_path(self.path)
+        return not log.exists() or log.stat().st_size == 0
 
     def _release(self) -> None:
         for connection in self._connections:
@@ -191,7 +191,7 @@ def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     path = directory / DATABASE_NAME
     if not path.is_file():
         raise StoreError(f"Nothing has been recorded for this workspace yet ({path} is missing).")
-    connection = _connect(path)
+    connection = _connect_to_read(path)
     try:
         with naming_damage(str(path)):
             connection.execute("PRAGMA query_only = ON")
@@ -205,6 +205,24 @@ def _connect(path: Path) -> sqlite3.Connection:
     with naming_damage(str(path)):
         return sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that leaves the files as they are.
+
+    An ordinary one would, when closed as the last, fold the log of a crash into the database; one
+    in read-only mode would leave an empty log behind where there was none.
+    """
+    log = wal.wal_path(path)
+    mode = "ro" if log.exists() and log.stat().st_size else "rw"
+    with naming_damage(str(path)):
+        return sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
 
 
