@@ -150,6 +150,22 @@ def test_an_approved_candidate_is_committed() -> None:
     drive(app, flow)
 
 
+def test_every_warning_is_on_the_screen_before_an_approval() -> None:
+    warnings = tuple(f"suspicion number {number}" for number in range(9))
+    app = VeriloopApp(FakeSession(plan=(Planned("clamp", warnings=warnings),)))
+
+    async def flow(pilot: Driven) -> None:
+        await asked(pilot, app)
+        shown = screen(app)
+        assert all(warning in shown for warning in warnings[:6])
+        assert "and 3 more warnings" in shown
+        assert "+    return n % 2" in shown
+        await pilot.press("s")
+        await ended(pilot, app)
+
+    drive(app, flow, (80, 24))
+
+
 def test_a_rejection_carries_its_reason() -> None:
     session = FakeSession(plan=ONE)
     app = VeriloopApp(session)

@@ -22,7 +22,7 @@ from veriloop_tui.tui.view import Question
 from veriloop_tui.tui.widgets import Tab
 from veriloop_tui.tui.workbench import Workbench
 
-FRAMES = 20
+FRAMES = 15
 
 
 class VeriloopApp(App[RunEnded | None]):

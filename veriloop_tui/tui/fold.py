@@ -49,6 +49,7 @@ EXCERPT = 3_000
 SENTENCE = 1_200
 FAILING = 300
 NEWS = 40
+WARNINGS = 6
 DETAILED = 200
 TIMELINE = 2_000
 TIMELINE_KEPT = 1_500
@@ -223,10 +224,13 @@ def _with(view: View, attempt: Attempt, phase: Phase) -> View:
 
 def _approval_requested(view: View, event: ApprovalRequested) -> View:
     attempt = replace(_attempt(view, event.attempt), diff=_bounded(event.diff, DIFF))
+    warnings = tuple(one_line(warning, LINE) for warning in event.warnings[:WARNINGS])
+    if len(event.warnings) > WARNINGS:
+        warnings = (*warnings, f"and {len(event.warnings) - WARNINGS:,} more warnings")
     question = Question(
         event.attempt,
         names(map(short, event.improved)),
-        tuple(one_line(warning, LINE) for warning in event.warnings[:8]),
+        warnings,
         cut=len(event.diff) > DIFF or "\n[...]\n" in event.diff,
     )
     return replace(_with(view, attempt, Phase.ASKING), question=question)

@@ -42,7 +42,9 @@ def clock(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes as people read them: `98 MB`, `20.6 GiB`."""
+    """Bytes as people read them: `40 kB`, `98 MB`, `20.6 GiB`."""
+    if count < 1e6:
+        return f"{count / 1e3:,.0f} kB"
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 1e6:,.0f} MB"
 
 
@@ -63,7 +65,7 @@ def phase(view: View, waited: float, stopping: bool, auto: bool, blocked: bool) 
         case Phase.ASKING:
             parts.append([(f"◆{number} waits for you", f"{LOUD} {ASK}")])
         case _:
-            spin = SPINNER[int(waited * 10) % len(SPINNER)]
+            spin = SPINNER[int(waited * 5) % len(SPINNER)]
             parts.append([(f"{spin} {view.phase.value}{number} {clock(waited)}", "$text-primary")])
     return joined(parts)
 

@@ -12,7 +12,7 @@ from veriloop_tui.core.ports import SessionFacts
 from veriloop_tui.tui import paint
 from veriloop_tui.tui.job import ready
 from veriloop_tui.tui.view import FailingLine, Phase, View
-from veriloop_tui.tui.widgets import CheckKey, Checks, Detail, Line, Tab, TaskInput, Timeline
+from veriloop_tui.tui.widgets import Bar, CheckKey, Checks, Detail, Line, Tab, TaskInput, Timeline
 from veriloop_tui.tui.workbench import Moment
 
 PROMPT = "What should the model do? Enter starts a run."
@@ -25,8 +25,8 @@ class Panels(Vertical):
         super().__init__(id="panels")
         self.checks, self.timeline, self.detail = Checks(), Timeline(), Detail()
         self.entry = TaskInput(value=task, id="task", placeholder=PROMPT, compact=True)
-        self.head, self.phase, self.facts = Line("title"), Line("phase"), Line("facts")
-        self.question, self.news, self.budget = Line("question"), Line("news"), Line("budget")
+        self.head, self.phase, self.facts = Bar("title"), Bar("phase"), Bar("facts")
+        self.question, self.news, self.budget = Line("question"), Line("news"), Bar("budget")
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="bar"):

@@ -38,9 +38,44 @@ class Line(Static):
     def show(self, text: Content) -> None:
         """Paint `text`."""
         if text.plain != self._text.plain or text.spans != self._text.spans:
-            self._text = text
-            self.update(text)
+            before, self._text = self._text, text
+            self.update(text, layout=self._moves_others(before, text))
             self.set_class(not text.plain, "empty")
+
+    def _moves_others(self, before: Content, now: Content) -> bool:
+        return True
+
+
+class Bar(Line):
+    """A line of one row: laid out anew only when its length differs, so that a clock is cheap."""
+
+    def _moves_others(self, before: Content, now: Content) -> bool:
+        return before.cell_length != now.cell_length
+
+
+class Stream(Static):
+    """The last rows of an answer that still grows.
+
+    Of a fixed size, so that no piece of an answer makes the whole screen be laid out anew: that
+    costs CPU time that the model needs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("", id="stream", markup=False)
+        self._answer = ""
+
+    def on_resize(self) -> None:
+        """Paint again: what fits has changed."""
+        self.show(self._answer)
+
+    def show(self, answer: str) -> None:
+        """Paint what fits of the end of `answer`."""
+        self._answer = answer
+        width, height = self.content_size
+        if width > 0 and height > 0:
+            end = answer[-width * height :].split("\n")[-height:]
+            lines = Content("\n".join(end)).wrap(width)
+            self.update(Content("\n").join(lines[-height:]), layout=False)
 
 
 class TaskInput(Input):
@@ -185,21 +220,27 @@ class Detail(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Line("head")
+        yield Stream()
         with VerticalScroll(id="body", can_focus=True):
             yield Line("text")
 
     def show_attempt(self, attempt: Attempt, tab: Tab | None, phase: Phase | None) -> None:
         """Paint an attempt; without a `tab` the part that matters now."""
         chosen = tab or _telling(attempt, phase)
-        if self._painted == (attempt, chosen):
+        if self._painted == (attempt, chosen) and not self.has_class("growing"):
             return
         self._title(chosen)
         self.query_one("#head", Line).show(rows.attempt_head(attempt))
         switched = (self._serial, self._chosen) != (attempt.serial, chosen)
         self._painted = (attempt, chosen)
         self._serial, self._chosen = attempt.serial, chosen
-        follow = chosen == "answer" and attempt.label is None
-        self._fill(_body(attempt, chosen), switched, follow)
+        streams = phase is Phase.PROPOSING and bool(attempt.answer)
+        growing = streams and chosen == "answer"
+        self.set_class(growing, "growing")
+        if growing:
+            self.query_one(Stream).show(attempt.answer)
+        else:
+            self._fill(_body(attempt, chosen), switched)
 
     def show_check(self, key: CheckKey, line: FailingLine) -> None:
         """Paint a failing check."""
@@ -210,7 +251,8 @@ class Detail(Vertical):
         empty = Content.styled("The report holds no text for this check.", paint.MUTED)
         text = Content(line.excerpt) if line.excerpt else empty
         self._painted, self._serial = (key, line.excerpt), -1
-        self._fill(text, switched=True, follow=False)
+        self.remove_class("growing")
+        self._fill(text, switched=True)
 
     def show_text(self, title: str, text: Content) -> None:
         """Paint a message where there is nothing to choose from."""
@@ -219,20 +261,17 @@ class Detail(Vertical):
         self._painted, self._serial = (title, text.plain), -1
         self.border_title = title
         self.query_one("#head", Line).show(Content(""))
-        self._fill(text, switched=True, follow=False)
+        self.remove_class("growing")
+        self._fill(text, switched=True)
 
     def _title(self, chosen: Tab) -> None:
         marks = [f"[b u]{tab}[/]" if tab == chosen else tab for tab in TABS]
         self.border_title = " │ ".join(f"{at} {mark}" for at, mark in enumerate(marks, 1))
 
-    def _fill(self, text: Content, switched: bool, follow: bool) -> None:
-        body = self.query_one("#body", VerticalScroll)
-        at_end = body.scroll_y >= body.max_scroll_y - 1
+    def _fill(self, text: Content, switched: bool) -> None:
         self.query_one("#text", Line).show(text)
-        if follow and (switched or at_end):
-            body.scroll_end(animate=False)
-        elif switched:
-            body.scroll_home(animate=False)
+        if switched:
+            self.query_one("#body", VerticalScroll).scroll_home(animate=False)
 
 
 def _telling(attempt: Attempt, phase: Phase | None) -> Tab:
@@ -253,4 +292,6 @@ def _body(attempt: Attempt, tab: Tab) -> Content:
         none = "No diff: the answer was not a change." if attempt.label else "No diff yet."
         return rows.diff(attempt.diff) if attempt.diff else Content.styled(none, paint.MUTED)
     waiting = "The model reads the prompt…" if attempt.label is None else "No answer."
-    return Content(attempt.answer) if attempt.answer else Content.styled(waiting, paint.MUTED)
+    if not attempt.answer:
+        return Content.styled(waiting, paint.MUTED)
+    return Content(attempt.answer)
