@@ -14,12 +14,8 @@ import pytest
 
 from veriloop_tui.core.snapshot import Entry
 from veriloop_tui.errors import SnapshotRefused
-from veriloop_tui.store.scan import (
-    ScanLimits,
-    Scanner,
-    hash_file,
-    refuse_unfit_root,
-)
+from veriloop_tui.store.reader import hash_file
+from veriloop_tui.store.scan import ScanLimits, Scanner, refuse_unfit_root
 
 LATER = 10_000_000_000
 

@@ -12,7 +12,6 @@ A directory in which everything is ignored is left out; one that is truly empty 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -30,21 +29,20 @@ from veriloop_tui.store.ignore import (
     is_excluded_name,
     root_rules,
 )
+from veriloop_tui.store.reader import (
+    OPEN_DIRECTORY,
+    OPEN_FILE,
+    Absorb,
+    AbsorbLink,
+    FileReader,
+    StatKey,
+    hash_file,
+    hash_link,
+    stat_key,
+)
 
 MAX_DEPTH = 128
 _RECENT_NS = 2_000_000_000
-_TRIES = 5
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-StatKey = tuple[int, int, int, int, int]
-"""mtime and ctime in nanoseconds, size in bytes, inode, whole mode."""
-
-Absorb = Callable[[int, int], tuple[str, int]]
-"""Given an open file and its size: the sha256 of its bytes and how many were read."""
-
-AbsorbLink = Callable[[bytes], str]
-"""Given a link's target: its sha256."""
 
 Progress = Callable[[int, int], None]
 """Told how many of how many files have been read."""
@@ -52,7 +50,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ScanLimits:
-    """What a workspace may hold, ignored paths aside: files (of any kind) and bytes."""
+    """What a workspace may hold, ignored paths aside: files and directories, and bytes."""
 
     files: int = 200_000
     bytes: int = 8 << 30
@@ -82,20 +80,6 @@ class Scan:
     entries: Mapping[str, Entry]
     skipped: tuple[Skipped, ...]
     hashed: tuple[str, ...]
-
-
-def hash_file(fd: int, size: int) -> tuple[str, int]:
-    """An `Absorb` that keeps nothing."""
-    sha, read = hashlib.sha256(), 0
-    for chunk in read_from_start(fd, size + 1):
-        sha.update(chunk)
-        read += len(chunk)
-    return sha.hexdigest(), read
-
-
-def hash_link(target: bytes) -> str:
-    """An `AbsorbLink` that keeps nothing."""
-    return hashlib.sha256(target).hexdigest()
 
 
 def refuse_unfit_root(root: Path, home: Path, data: Path) -> None:
@@ -148,13 +132,13 @@ class Scanner:
         walk = _Walk(self)
         with self._open_root() as fd:
             walk.directory(fd, "", self._root_rules, 0)
-            with _Reader(self._root, fd, absorb, absorb_link) as reader:
+            with FileReader(self._root, fd, absorb, absorb_link) as reader:
                 self._read_changed(walk, reader, progress)
         for gone in self.known.keys() - walk.entries.keys():
             del self.known[gone]
         return Scan(walk.entries, tuple(walk.skipped), tuple(walk.changed))
 
-    def _read_changed(self, walk: _Walk, reader: _Reader, progress: Progress | None) -> None:
+    def _read_changed(self, walk: _Walk, reader: FileReader, progress: Progress | None) -> None:
         recent = self._now() - _RECENT_NS
         for done, path in enumerate(walk.changed, start=1):
             found = reader.read(path)
@@ -170,7 +154,7 @@ class Scanner:
 
     def entry_at(self, path: str) -> Entry | None:
         """What is at one path now, whatever the ignore rules say; `None` if nothing is."""
-        with self._open_root() as fd, _Reader(self._root, fd, hash_file, hash_link) as reader:
+        with self._open_root() as fd, FileReader(self._root, fd, hash_file, hash_link) as reader:
             found = reader.stat(path)
             if found is None:
                 return None
@@ -283,7 +267,7 @@ class _Walk:
         before: Known | None,
     ) -> bool:
         try:
-            inner = os.open(name, _DIRECTORY, dir_fd=fd)
+            inner = os.open(name, OPEN_DIRECTORY, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return False
@@ -329,7 +313,7 @@ class _Walk:
 
     def _with_own_rules(self, fd: int, prefix: str, rules: Rules) -> Rules:
         try:
-            own = os.open(IGNORE_FILE, _FILE, dir_fd=fd)
+            own = os.open(IGNORE_FILE, OPEN_FILE, dir_fd=fd)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
                 return rules
@@ -347,103 +331,6 @@ class _Walk:
                 prefix + IGNORE_FILE, f"is larger than {IGNORE_FILE_BYTES} bytes"
             )
         return self._scanner.rules_in(rules, prefix, content)
-
-
-class _Reader:
-    """Reads files and links below an open root; keeps the directory of the last one open."""
-
-    def __init__(self, root: Path, fd: int, absorb: Absorb, absorb_link: AbsorbLink) -> None:
-        self._root = root
-        self._fd = fd
-        self._absorb = absorb
-        self._absorb_link = absorb_link
-        self._held = ("", os.dup(fd))
-
-    def __enter__(self) -> _Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._held[1])
-
-    def read(self, path: str) -> tuple[StatKey, Entry] | None:
-        """Key and entry of a file or link, both of one moment; `None` if it is gone."""
-        for _ in range(_TRIES):
-            try:
-                parent, name = self._parent(path)
-                seen = os.stat(name, dir_fd=parent, follow_symlinks=False)
-                if stat.S_ISLNK(seen.st_mode):
-                    found = self._link(parent, name, path, seen)
-                elif stat.S_ISREG(seen.st_mode):
-                    found = self._file(parent, name, path)
-                else:
-                    return None
-            except OSError as error:
-                if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                    return None
-                if error.errno == errno.ELOOP:
-                    continue
-                raise SnapshotRefused(
-                    str(self._root), f"{path} cannot be read ({error.strerror})"
-                ) from error
-            if found is not None:
-                return found
-        raise SnapshotRefused(str(self._root), f"{path} keeps changing while it is read")
-
-    def stat(self, path: str) -> os.stat_result | None:
-        """`lstat` of a path whose directories are real ones."""
-        try:
-            parent, name = self._parent(path)
-            return os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return None
-            raise SnapshotRefused(
-                str(self._root), f"{path} cannot be read ({error.strerror})"
-            ) from error
-
-    def _parent(self, path: str) -> tuple[int, str]:
-        above, _, name = path.rpartition("/")
-        if self._held[0] != above:
-            fd = os.dup(self._fd)
-            try:
-                for directory in above.split("/") if above else ():
-                    inner = os.open(directory, _DIRECTORY, dir_fd=fd)
-                    os.close(fd)
-                    fd = inner
-            except OSError:
-                os.close(fd)
-                raise
-            os.close(self._held[1])
-            self._held = (above, fd)
-        return self._held[1], name
-
-    def _file(self, parent: int, name: str, path: str) -> tuple[StatKey, Entry] | None:
-        fd = os.open(name, _FILE, dir_fd=parent)
-        try:
-            before = os.fstat(fd)
-            if not stat.S_ISREG(before.st_mode):
-                return None
-            digest, size = self._absorb(fd, before.st_size)
-            after = os.fstat(fd)
-        finally:
-            os.close(fd)
-        if size != before.st_size or stat_key(before) != stat_key(after):
-            return None
-        return stat_key(after), Entry(path, "file", stat.S_IMODE(after.st_mode), digest, size)
-
-    def _link(
-        self, parent: int, name: str, path: str, seen: os.stat_result
-    ) -> tuple[StatKey, Entry] | None:
-        target = os.fsencode(os.readlink(name, dir_fd=parent))
-        if stat_key(os.stat(name, dir_fd=parent, follow_symlinks=False)) != stat_key(seen):
-            return None
-        # A link's own permission bits mean nothing and differ between systems.
-        return stat_key(seen), Entry(path, "symlink", 0o777, self._absorb_link(target), len(target))
-
-
-def stat_key(seen: os.stat_result) -> StatKey:
-    """What must be equal for a file to count as unchanged."""
-    return (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_mode)
 
 
 def _kind_of(mode: int) -> str:

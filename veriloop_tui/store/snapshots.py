@@ -18,17 +18,14 @@ from veriloop_tui.store.blob import BlobReader, BlobStore
 from veriloop_tui.store.candidate import resolve
 from veriloop_tui.store.database import Database, naming_damage, transaction
 from veriloop_tui.store.ignore import IGNORE_FILE, IGNORE_FILE_BYTES, Rules, root_rules
+from veriloop_tui.store.reader import Absorb, AbsorbLink, hash_file, hash_link
 from veriloop_tui.store.scan import (
-    Absorb,
-    AbsorbLink,
     Known,
     Progress,
     Scan,
     ScanLimits,
     Scanner,
     Skipped,
-    hash_file,
-    hash_link,
     refuse_unfit_root,
 )
 
