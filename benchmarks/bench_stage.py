@@ -79,6 +79,7 @@ def bench(count: int) -> None:
                     stager,
                     choose_sandbox(tier, host, RealClock()),
                     lambda: 0,
+                    lambda: 0,
                     RealClock(),
                 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -140,6 +142,38 @@ def test_a_file_can_become_a_folder_and_a_folder_a_file(stager: Stager) -> None:
 def test_the_best_rung_is_chosen_without_a_notice(root: Path, tmp_path: Path) -> None:
     chosen, notices = choose_stager(root, tmp_path / "scratch")
     assert (chosen.rung, notices) == ("overlay", ())
+
+
+def test_files_of_other_users_are_staged_by_copy_for_root(root: Path, tmp_path: Path) -> None:
+    """Root unpacks an archive with its owners kept; in a namespace it could not write to those."""
+    if os.geteuid() == 0:
+        os.chown(root / "tool.sh", 1234, 1234)
+    chosen, notices = choose_stager(root, tmp_path / "scratch")
+    with chosen.stage(()) as stage:
+        run_in(stage, "echo more >>tool.sh")
+    assert (chosen.rung, bool(notices)) == (
+        ("copy", True) if os.geteuid() == 0 else ("overlay", False)
+    )
+
+
+def test_a_file_system_mounted_inside_the_workspace_is_staged_by_copy(
+    root: Path, tmp_path: Path
+) -> None:
+    """An overlay would show the folder below the mount, not what is mounted there."""
+    program = (
+        "import subprocess, sys; from pathlib import Path; "
+        "from veriloop_tui.store.stage import choose_stager\n"
+        "s, n = choose_stager(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "with s.stage(()) as g: print(s.rung, (g.copy / 'empty/mounted').exists(), n)"
+    )
+    mounting = 'mount -t tmpfs tmpfs "$1/empty" && touch "$1/empty/mounted" && shift && exec "$@"'
+    done = subprocess.run(
+        ("unshare", "-Urm", "sh", "-c", mounting, "sh", str(root), sys.executable, "-c", program,
+         str(root), str(tmp_path / "scratch")),
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("copy True"), done.stderr
+    assert "mounted inside it" in done.stdout
 
 
 def test_a_lower_rung_is_announced(root: Path, tmp_path: Path) -> None:

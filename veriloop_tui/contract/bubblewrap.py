@@ -15,6 +15,10 @@ _REPORT_FOLDER = Path("/run/veriloop")
 _SMALL = 64 << 20
 _SECRET_FILES = (Path("/etc/shadow"), Path("/etc/gshadow"))
 _SECRET_FOLDERS = (Path("/etc/ssh"),)
+# What the kernel lets root change or read through /proc with no capability at all, since it looks
+# only at the user id: shown read-only, or hidden.
+_PROC_READ_ONLY = ("acpi", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger")
+_PROC_HIDDEN = ("kcore", "keys", "kmsg", "latency_stats", "sched_debug", "timer_list")
 _VOLATILE = ("/run", "/tmp", "/var/tmp")  # noqa: S108 - these are hidden, not used
 _WORKSPACE_VENVS = (".venv", "venv", "env")
 
@@ -49,8 +53,9 @@ class BubblewrapSandbox:
             *("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())),
             *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"),
             *("--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session"),
-            *("--hostname", "sandbox", "--json-status-fd", str(wires.status)),
+            *("--cap-drop", "ALL", "--hostname", "sandbox", "--json-status-fd", str(wires.status)),
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+            *_guard_proc(),
             *("--size", str(_SMALL), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108
             *self._hide(job),
             *("--bind", str(job.out), str(_REPORT_FOLDER)),
@@ -94,6 +99,15 @@ class BubblewrapSandbox:
             seen.add(path)
             if _is_socket(path):
                 yield path
+
+
+def _guard_proc() -> Iterator[str]:
+    for name in _PROC_READ_ONLY:
+        if os.access(f"/proc/{name}", os.F_OK):
+            yield from ("--ro-bind", f"/proc/{name}", f"/proc/{name}")
+    for name in _PROC_HIDDEN:
+        if os.access(f"/proc/{name}", os.F_OK):
+            yield from ("--ro-bind", os.devnull, f"/proc/{name}")
 
 
 def hidden_folders(home: Path, private: tuple[Path, ...]) -> tuple[Path, ...]:

@@ -44,42 +44,42 @@ def choose_stager(
     """
     root = root.resolve()
     namespace = find_namespace()
-    scratch_dirs = (scratch_dir.resolve(), *_memory_scratch())
-    for place in scratch_dirs:
-        sweep(place)
+    scratch_dir = scratch_dir.resolve()
+    memory = _SHARED_MEMORY / f"veriloop-{os.geteuid()}"
+    sweep(scratch_dir)
+    if memory.is_dir() and is_private(memory):
+        sweep(memory)
     failed = ProbeFailed("the rung 'copy' was asked for")
     if wanted != "copy":
-        found = _overlay(root, scratch_dirs, namespace)
+        found = _overlay(root, scratch_dir, memory, namespace)
         if not isinstance(found, ProbeFailed):
             return found
         failed = found
         if wanted == "overlay":
             raise StagingUnavailable("overlay", failed.problem)
-    return _copy(root, scratch_dirs[0], namespace, failed)
+    return _copy(root, scratch_dir, namespace, failed)
 
 
 def _overlay(
-    root: Path, scratch_dirs: tuple[Path, ...], namespace: MountNamespace | None
+    root: Path, scratch_dir: Path, memory: Path, namespace: MountNamespace | None
 ) -> tuple[Stager, tuple[str, ...]] | ProbeFailed:
     if namespace is None:
         return ProbeFailed("the programs 'unshare' and 'mount' (util-linux) are not installed")
     unfit = _unfit_for_overlay(root)
     if unfit is not None:
         return unfit
-    failures: list[str] = []
-    for place in scratch_dirs:
-        stager = OverlayStager(root, place, namespace)
-        failed = probe(stager)
-        if failed is None:
-            notices: tuple[str, ...] = ()
-            if failures:
-                notices = (
-                    f"Staging writes to memory ({place}), because the disk of {scratch_dirs[0]} "
-                    f"cannot hold an overlay: {failures[0]}.",
-                )
-            return stager, notices
-        failures.append(failed.problem)
-    return ProbeFailed(failures[0])
+    on_disk = OverlayStager(root, scratch_dir, namespace)
+    failed = probe(on_disk)
+    if failed is None:
+        return on_disk, ()
+    # An overlay's upper folder cannot lie on an overlay itself, as disks of containers do.
+    in_memory = OverlayStager(root, memory, namespace)
+    if not _make_private(memory) or probe(in_memory) is not None:
+        return failed
+    return in_memory, (
+        f"Staging writes to memory ({memory}), because the disk of {scratch_dir} "
+        f"cannot hold an overlay: {failed.problem}.",
+    )
 
 
 def _unfit_for_overlay(root: Path) -> ProbeFailed | None:
@@ -108,14 +108,12 @@ def _unescape(field: bytes) -> bytes:
     return field
 
 
-def _memory_scratch() -> tuple[Path, ...]:
-    """A private folder in shared memory, for disks that cannot hold an overlay's upper folder."""
-    place = _SHARED_MEMORY / f"veriloop-{os.geteuid()}"
+def _make_private(folder: Path) -> bool:
     try:
-        place.mkdir(mode=0o700, exist_ok=True)
-        return (place,) if is_private(place) else ()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return is_private(folder)
     except OSError:
-        return ()
+        return False
 
 
 def _copy(
