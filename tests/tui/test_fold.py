@@ -236,6 +236,9 @@ def test_pieces_are_joined_without_changing_what_is_folded() -> None:
     events = a_run()
     joined = coalesced(events)
     assert len(joined) < len(events) / 2
+    half = [event for event in events[:20] if not isinstance(event, ProposalFinished)]
+    assert sum(isinstance(event, ProposalDelta) for event in half) > 3
+    assert reduce(fold, coalesced(half), View()) == reduce(fold, half, View())
     assert reduce(fold, joined, View()) == reduce(fold, events, View())
 
 
