@@ -147,6 +147,15 @@ def test_a_changed_row_is_named(data: Path, statement: str, where: str) -> None:
     assert any(damage.where.startswith(where) for damage in fsck(data)), fsck(data)
 
 
+def test_a_row_rewritten_with_a_hash_of_its_own_breaks_the_chain_after_it(data: Path) -> None:
+    with reading(data) as connection:
+        row = replace(ReadLedger(connection).rows()[0], run="forged")
+    unsealed(
+        data, f"UPDATE ledger SET run = 'forged', hash = '{row.expected_hash()}' WHERE seq = 1"
+    )
+    assert [damage.where for damage in fsck(data)] == ["ledger row 2"]
+
+
 def test_rows_cut_off_the_end_are_found_by_the_head_that_was_noted(data: Path) -> None:
     with reading(data) as connection:
         head = ReadLedger(connection).chain_head()

@@ -133,3 +133,19 @@ def test_two_ledgers_on_one_database_keep_one_chain(ledger: SqliteLedger, tmp_pa
     assert [row.seq for row in rows] == [1, 2, 3, 4]
     assert all(b.previous == a.hash for a, b in pairwise(rows))
     connection.close()
+
+
+def test_every_field_of_a_row_is_in_its_hash(ledger: SqliteLedger) -> None:
+    ledger.append("run", Notice(text="x"))
+    (row,) = ledger.rows()
+    others = (
+        replace(row, seq=2),
+        replace(row, run="other"),
+        replace(row, type="other"),
+        replace(row, payload=b"{}"),
+        replace(row, time=row.time + 1e-9 * row.time),
+        replace(row, bundle="b"),
+        replace(row, previous="p"),
+    )
+    assert row.expected_hash() == row.hash
+    assert len({row.hash, *(other.expected_hash() for other in others)}) == 8

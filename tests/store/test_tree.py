@@ -134,6 +134,18 @@ def test_bytes_that_are_no_tree_are_refused_and_never_half_read(content: bytes) 
         assert tree.encode(children) == candidate
 
 
+def test_an_object_out_of_order_or_with_a_name_twice_is_refused() -> None:
+    one, two = (
+        tree.encode([tree.Child(name, "file", 0o644, "0" * 64, 0)])[len(tree.EMPTY) :]
+        for name in "ab"
+    )
+    assert len(tree.decode(tree.EMPTY + one + two)) == 2
+    with pytest.raises(ValueError, match="out of order"):
+        tree.decode(tree.EMPTY + two + one)
+    with pytest.raises(ValueError, match="twice"):
+        tree.decode(tree.EMPTY + one + one)
+
+
 def test_a_path_without_its_directory_is_refused() -> None:
     with pytest.raises(ValueError, match="not a directory"):
         build({"a/b": Entry("a/b", "file", 0o644, "0" * 64, 0)}, {})
