@@ -305,6 +305,14 @@ def test_hostile_names_and_texts_stay_within_their_bounds() -> None:
     assert all(len(o.excerpt) <= EXCERPT_LIMIT for o in tests)
 
 
+def test_suites_nested_for_ever_are_refused() -> None:
+    depth = 50_000
+    cases = case("test_a") * 1000
+    report = f"{'<testsuite>' * depth}{cases}{'</testsuite>' * depth}".encode()
+    with pytest.raises(Unreadable, match="deep"):
+        read_junit(report, 0, "tests")
+
+
 def test_deep_nesting_does_not_break_the_reader() -> None:
     depth = 100_000
     report = b"<testsuites>" + b"<a>" * depth + b"</a>" * depth + b"</testsuites>"

@@ -21,6 +21,7 @@ from veriloop_tui.core.obligation import CheckId, CheckKind, CheckOutcome
 
 MAX_REPORT_BYTES = 64_000_000
 MAX_TESTCASES = 200_000
+MAX_DEPTH = 20
 
 _NO_TESTS = 5
 _FAILED = ("failure", "error")
@@ -48,7 +49,7 @@ def read_junit(report: bytes | None, exit_code: int, obligation: str) -> Iterato
     """
     root = _parse(report, exit_code)
     cases = [_read_case(element) for element in _bounded_cases(root)]
-    for suite in root.iter("testsuite"):
+    for suite in _suites(root):
         _compare_counts(suite)
     if exit_code == _NO_TESTS or not cases:
         raise Unreadable("collected no tests")
@@ -80,6 +81,18 @@ def _bounded_cases(root: Element) -> Iterator[Element]:
         if count > MAX_TESTCASES:
             raise Unreadable(f"reported more than {MAX_TESTCASES} tests")
         yield element
+
+
+def _suites(root: Element) -> Iterator[Element]:
+    """Every suite. The depth is bounded, since each suite's counts cover all below it."""
+    waiting = [(root, 0)]
+    while waiting:
+        element, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise Unreadable(f"nests its suites more than {MAX_DEPTH} deep")
+        if element.tag == "testsuite":
+            yield element
+        waiting += [(child, depth + 1) for child in element if child.tag.startswith("testsuite")]
 
 
 def _compare_counts(suite: Element) -> None:
