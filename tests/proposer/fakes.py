@@ -19,7 +19,7 @@ from veriloop_tui.core.chat import (
 from veriloop_tui.core.memory import ExplorationMemory
 from veriloop_tui.core.obligation import CheckId, CheckKind, CheckOutcome
 from veriloop_tui.core.ports import Cancel, ProposalContext
-from veriloop_tui.core.snapshot import Candidate, Entry, EntryKind, SnapshotId
+from veriloop_tui.core.snapshot import Candidate, Change, Entry, EntryKind, SnapshotId
 from veriloop_tui.proposer.workspace import Workspace
 
 BASE = SnapshotId("base")
@@ -77,6 +77,9 @@ class FakeSnapshots:
 
     def candidate(self, candidate: Candidate) -> SnapshotId:
         return SnapshotId(repr(candidate))
+
+    def changes_between(self, old: SnapshotId, new: SnapshotId) -> tuple[Change, ...]:
+        return ()
 
     def drift(self, snapshot: SnapshotId) -> tuple[str, ...]:
         return ()

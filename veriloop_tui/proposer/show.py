@@ -28,9 +28,13 @@ def show_files(
     failing: Sequence[CheckOutcome],
     room: int,
 ) -> ShownFiles:
-    """Show `paths`, in order, within about `room` characters; what is left out is named."""
+    """Show `paths`, in order, within about `room` characters; what is left out is named.
+
+    A file too large for the room gets at most a third of it, so that others find theirs.
+    """
     listing = _listing(workspace, room // 6)
     room -= len(listing)
+    share = room // 3
     parts, whole, left_out = [listing], [], []
     editable: list[str] = []
     for path in paths:
@@ -46,7 +50,9 @@ def show_files(
             if "\N{REPLACEMENT CHARACTER}" not in text:
                 whole.append(path)
         elif room >= _LEAST and not protected:
-            part = _part_of(path, text, _line_of_interest(workspace, path, failing), room)
+            part = _part_of(
+                path, text, _line_of_interest(workspace, path, failing), min(room, share)
+            )
         else:
             left_out.append(path)
             continue

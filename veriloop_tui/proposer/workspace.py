@@ -12,7 +12,10 @@ from pathlib import PurePosixPath
 from veriloop_tui.core.obligation import CheckKind, CheckOutcome
 from veriloop_tui.proposer.source import parse_python
 
-_FRAME = re.compile(r"([\w./-]+\.\w+):(\d+)|File \"([^\"\n]+)\", line (\d+)")
+# Bounded and anchored at a word's start, so that hostile output costs linear time.
+_FRAME = re.compile(
+    r"(?<![\w./-])([\w./-]{1,400}):(\d{1,7})\b|File \"([^\"\n]{1,400})\", line (\d{1,7})\b"
+)
 _WORD = re.compile(r"[\w./-]+")
 _MAX_IMPORTED = 40
 _MAX_SOURCE = 400_000
@@ -68,7 +71,7 @@ def frames(workspace: Workspace, text: str) -> Iterator[Frame]:
     for match in _FRAME.finditer(text):
         named, line = (match[1], match[2]) if match[1] else (match[3], match[4])
         path = _locate(workspace, named)
-        if path and len(line) < 8:
+        if path:
             yield Frame(path, int(line))
 
 
