@@ -10,7 +10,7 @@ from tests.tui.stubs import never
 from veriloop_tui.core.event import ApprovalRequested, Event
 from veriloop_tui.core.ports import Approval, Approver, Cancel
 from veriloop_tui.core.transition import Label, Transition
-from veriloop_tui.errors import UntrustedContract
+from veriloop_tui.errors import Cancelled, UntrustedContract
 from veriloop_tui.tui.job import STOPPED, FilesChanged, Measure, Open, Run, UserApprover
 from veriloop_tui.tui.view import Phase
 from veriloop_tui.tui.workbench import QUIET, Workbench, sentence
@@ -141,6 +141,16 @@ def test_an_error_is_kept_and_told_in_its_own_words() -> None:
     assert at.bench.failure is error
     assert at.bench.view.news[-1].text == str(error)
     assert at.bench.view.phase is Phase.IDLE
+
+
+def test_a_job_that_ends_because_it_was_stopped_is_no_error() -> None:
+    at = Bench()
+    at.bench.want(Measure())
+    at.bench.advance()
+    at.bench.want(Run("x"))
+    at.bench.ended(Cancelled())
+    assert at.bench.failure is None
+    assert at.bench.view.news == ()
 
 
 def test_an_error_that_is_not_typed_says_that_it_is_a_fault() -> None:

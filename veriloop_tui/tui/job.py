@@ -66,8 +66,7 @@ class UserApprover:
             return STOPPED
         if self._auto:
             return Approval(True)
-        answer = self._answers.get()
-        return STOPPED if self._closed.is_set() else answer
+        return self._answers.get()
 
     def answer(self, approval: Approval) -> None:
         """Give the answer to the question that the run asked last."""

@@ -197,8 +197,9 @@ def no_contract(facts: SessionFacts) -> Content:
             ".",
         )
     return Content.assemble(
-        (f"{one_line(facts.contract_path, 200)} is not trusted.\n\n", LOUD),
-        "None of its commands runs before you have read and trusted this version. Run\n\n",
+        (f"{one_line(facts.contract_path, 200)} is not trusted, or it cannot be read.\n\n", LOUD),
+        "None of its commands runs before you have trusted this version of it. "
+        "This shows them and asks, or names the line at fault:\n\n",
         ("  veriloop trust\n\n", f"{LOUD} {ASK}"),
         "then press ",
         ("m", LOUD),

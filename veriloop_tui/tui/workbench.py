@@ -13,7 +13,7 @@ from functools import partial, reduce
 
 from veriloop_tui.core.event import Event, RunEnded
 from veriloop_tui.core.ports import Approval, Session, SessionFacts
-from veriloop_tui.errors import VeriloopError
+from veriloop_tui.errors import Cancelled, VeriloopError
 from veriloop_tui.tui.fold import answered, as_history, at_rest, coalesced, fold, measuring, tell
 from veriloop_tui.tui.job import (
     EarlierRuns,
@@ -120,9 +120,10 @@ class Workbench:
     def ended(self, error: BaseException | None) -> None:
         """The job's thread has ended: well, or with an error that becomes a sentence."""
         self._take()
+        as_told = self.stopping and isinstance(error, Cancelled)
         self.job = None
         self._become(at_rest(self.view))
-        if error is not None:
+        if error is not None and not as_told:
             self.failure = error if isinstance(error, VeriloopError) else None
             self.tell("error", sentence(error))
 
