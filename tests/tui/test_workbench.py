@@ -69,6 +69,13 @@ def test_one_job_runs_at_a_time() -> None:
     assert at.bench.running
 
 
+def test_a_run_that_has_told_nothing_yet_is_seen_to_start() -> None:
+    at = Bench()
+    at.bench.want(Run("x"))
+    at.bench.advance()
+    assert at.bench.view.phase is Phase.STARTING
+
+
 def test_with_auto_the_question_is_never_shown_as_open() -> None:
     at = Bench(Asks(), auto=True)
     at.bench.want(Run("x"))

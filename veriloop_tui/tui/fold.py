@@ -65,6 +65,11 @@ def measuring(view: View) -> View:
     return replace(view, phase=Phase.MEASURING)
 
 
+def starting(view: View) -> View:
+    """A run was asked for and has told nothing yet: the model may have to be loaded."""
+    return replace(view, phase=Phase.STARTING)
+
+
 def answered(view: View) -> View:
     """The user has answered the question."""
     return replace(view, phase=Phase.DECIDING, question=None)

@@ -121,6 +121,8 @@ def _find(view: View, key: CheckKey | None) -> FailingLine | None:
 def _nothing_yet(view: View) -> Content:
     if view.phase is Phase.MEASURING:
         return Content.styled("Running the contract's commands on the workspace…", paint.MUTED)
+    if view.phase is Phase.STARTING:
+        return Content.styled("Loading the model; it stays loaded for later runs.", paint.MUTED)
     return Content.styled(
         "No attempts yet. Type a task below; Enter starts a run. "
         "Move to a failing check to see what it says.",

@@ -21,6 +21,7 @@ class Phase(StrEnum):
     """What is going on, as the header says it."""
 
     IDLE = "ready"
+    STARTING = "starting"
     MEASURING = "measuring the workspace"
     PROPOSING = "proposing"
     READING = "reading the answer"

@@ -14,7 +14,16 @@ from functools import partial, reduce
 from veriloop_tui.core.event import Event, RunEnded
 from veriloop_tui.core.ports import Approval, Session, SessionFacts
 from veriloop_tui.errors import Cancelled, VeriloopError
-from veriloop_tui.tui.fold import answered, as_history, at_rest, coalesced, fold, measuring, tell
+from veriloop_tui.tui.fold import (
+    answered,
+    as_history,
+    at_rest,
+    coalesced,
+    fold,
+    measuring,
+    starting,
+    tell,
+)
 from veriloop_tui.tui.job import (
     EarlierRuns,
     FilesChanged,
@@ -159,6 +168,7 @@ class Workbench:
         self.job = Job(wanted, UserApprover(self._auto))
         if isinstance(wanted, Run):
             self._run_since, self.failure = self._clock(), None
+            self._become(starting(self.view))
         else:
             self._changed_at = None
             self._become(measuring(self.view))
