@@ -21,13 +21,9 @@ def dotted(path: str) -> str:
     return path.replace("\\", "/").removesuffix(".py").replace("/", ".")
 
 
-def files_by_module(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Dotted module to path, from (classname or module, file) pairs that agree with each other."""
-    return {
-        dotted(file): file.replace("\\", "/")
-        for name, file in pairs
-        if file and _is_prefix(dotted(file), name)
-    }
+def files_by_module(files: Iterable[str]) -> dict[str, str]:
+    """Dotted module to path, for every file that a report names."""
+    return {dotted(file): file.replace("\\", "/") for file in files if file}
 
 
 def locate(name: str, files: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -65,10 +61,6 @@ def bounded(name: str) -> str:
         return name
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{shown}#{mark}"
-
-
-def _is_prefix(module: str, name: str) -> bool:
-    return name == module or name.startswith(module + ".")
 
 
 def _is_test_module(part: str) -> bool:

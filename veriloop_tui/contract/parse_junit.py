@@ -164,7 +164,7 @@ def _text(problem: Element) -> str:
 
 
 def _outcomes(cases: list[_Case], obligation: str) -> Iterator[CheckOutcome]:
-    files = files_by_module((_module_hint(case), case.file) for case in cases)
+    files = files_by_module(case.file for case in cases)
     collected: dict[str, None] = {}
     for case in cases:
         excerpt = failure_excerpt(case.texts) if case.failed else ""
