@@ -48,6 +48,8 @@ from veriloop_tui.loop.plan import Attempt, Parts, Plan, attempt_seed
 from veriloop_tui.loop.suspicion import suspicions
 
 PAUSE = 1.0
+# An answer that came within this time leaves no more room for an edit than another look would.
+AT_ONCE = 0.05
 REASON = 500
 
 
@@ -284,7 +286,7 @@ class Controller:
         if not approval.approved:
             refused = replace(transition, reason=excerpt(approval.reason, REASON))
             yield from self._end(attempt, refused, Decision.USER_REJECTED, judged)
-        elif parts.snapshots.drift(self._incumbent.snapshot):
+        elif attempt.user_time > AT_ONCE and parts.snapshots.drift(self._incumbent.snapshot):
             yield from self._go_stale(attempt, judged)
         else:
             yield from self._commit(attempt, judged)

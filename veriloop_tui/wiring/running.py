@@ -27,10 +27,10 @@ Ask = Callable[[str, tuple[str, ...]], tuple[bool, str]]
 
 
 class Loaded:
-    """A loaded model whose facts are asked for once."""
+    """A loaded model whose facts are asked for once, and how to sample from it."""
 
-    def __init__(self, model: ChatModel) -> None:
-        self._model, self._facts = model, model.facts()
+    def __init__(self, model: ChatModel, sampling: Sampling) -> None:
+        self._model, self._facts, self.sampling = model, model.facts(), sampling
 
     def facts(self) -> ModelFacts:
         """What is known of the model."""
@@ -79,7 +79,7 @@ def engine_settings(location: Location) -> EngineSettings:
 def engine(location: Location) -> Iterator[Loaded]:
     """The engine's process with the model loaded. Raises `ModelNotFound`, `EngineError`."""
     with EngineProcess(engine_settings(location)) as process:
-        yield Loaded(process.client())
+        yield Loaded(process.client(), sampling(location))
 
 
 def sampling(location: Location) -> Sampling:
@@ -139,7 +139,7 @@ def run(
         verifier=workspace.verifier(contract),
         promoter=workspace.promoter,
         proposer=ModelProposer(
-            model, workspace.snapshots, protected, settings.edit_format, sampling(location)
+            model, workspace.snapshots, protected, settings.edit_format, model.sampling
         ),
         ledger=workspace.ledger,
         approver=approver,

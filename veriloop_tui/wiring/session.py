@@ -88,4 +88,4 @@ class WorkspaceSession:
             self._open.callback(self._engine.stop)
         if self._engine.crash() is not None:
             self._engine.restart(cancel)
-        return running.Loaded(self._engine.client())
+        return running.Loaded(self._engine.client(), running.sampling(location))
