@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import select
 import signal
-import stat
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,16 +13,18 @@ from pathlib import Path
 import psutil
 
 from veriloop_tui.contract.job import Job, Launch, Limits, Sandbox, Wires
-from veriloop_tui.core.excerpt import sanitise
+from veriloop_tui.contract.leftover import (
+    REPORT_NAME,
+    collect_report,
+    output_digest,
+    output_tail,
+)
+from veriloop_tui.contract.watched import Watched, open_wires
 from veriloop_tui.core.ports import Cancel, Clock
 from veriloop_tui.errors import Cancelled, SandboxUnavailable
 
-REPORT_NAME = "report"
-
 _TICK = 0.05
 _WATCH_EVERY = 0.25
-_TAIL_CHARACTERS = 4000
-_SURVIVORS_SECONDS = 10.0
 _SEE_DOCTOR = "`veriloop doctor` says what is missing."
 _SIGNALS = range(129, 129 + 64)
 
@@ -91,7 +88,7 @@ def run_command(
     job = Job(command, place.root, out, place.folder, limits)
     output = place.folder / "output"
     started = clock.monotonic()
-    with _wires() as (wires, status, leash):
+    with open_wires() as (wires, status, leash):
         try:
             launch = sandbox.wrap(job, wires)
             process = _start(launch, place, output, wires)
@@ -102,7 +99,7 @@ def run_command(
         finally:
             os.close(wires.status)
             os.close(wires.leash)
-        watched = _Watched(process, launch, status, leash)
+        watched = Watched(process, launch, status, leash)
         try:
             end = _until_end(watched, output, started + timeout, limits, clock, cancel)
         except BaseException:
@@ -112,19 +109,25 @@ def run_command(
             end = End.SURVIVED
         reported = watched.exit_code()
     duration = clock.monotonic() - started
-    tail = _tail(output)
+    tail = output_tail(output)
     if end is None and reported is None:
         raise SandboxUnavailable(
             sandbox.tier,
             f"the command could not be started in it ({tail.strip()[-300:]})",
             _SEE_DOCTOR,
         )
-    report, problem = _collect(out, limits.report)
+    report, problem = collect_report(out, limits.report)
     code = reported if end is None and reported is not None else -signal.SIGKILL
     if code in _SIGNALS:  # the way shells and bubblewrap report a signal
         code = 128 - code
     return Ran(
-        end or End.EXITED, code, duration, _digest(output, limits.output), tail, report, problem
+        end or End.EXITED,
+        code,
+        duration,
+        output_digest(output, limits.output),
+        tail,
+        report,
+        problem,
     )
 
 
@@ -142,109 +145,8 @@ def _start(launch: Launch, place: Place, output: Path, wires: Wires) -> subproce
         )
 
 
-@contextmanager
-def _wires() -> Iterator[tuple[Wires, int, _Leash]]:
-    status, status_end = os.pipe()
-    leash_end, leash = os.pipe()
-    os.set_blocking(status, False)
-    holder = _Leash(leash)
-    try:
-        yield Wires(status_end, leash_end), status, holder
-    finally:
-        holder.let_go()
-        os.close(status)
-
-
-class _Leash:
-    """The end of a pipe whose closing tells a supervisor to kill everything."""
-
-    def __init__(self, wire: int) -> None:
-        self._wire = wire
-
-    def let_go(self) -> None:
-        if self._wire >= 0:
-            os.close(self._wire)
-            self._wire = -1
-
-
-class _Watched:
-    """A started command: its process, and what came on the status wire so far."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], launch: Launch, status: int, leash: _Leash
-    ) -> None:
-        self.process = process
-        self._grace = launch.grace
-        self._status = status
-        self._leash = leash
-        self._heard = b""
-        self._first: int | None = None  # a pidfd of the process whose end is the end of all
-        self._ended = os.pidfd_open(process.pid)
-
-    def wait(self, seconds: float) -> bool:
-        """Whether the process has ended, after at most so long."""
-        self._listen()
-        ready, _, _ = select.select([self._ended], [], [], seconds)
-        if ready:
-            self.process.wait()
-        return bool(ready)
-
-    def kill(self) -> bool:
-        """End everything; whether all has ended."""
-        self._leash.let_go()
-        if self._grace:
-            self.wait(self._grace)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        return self.settle()
-
-    def settle(self) -> bool:
-        """Wait for the last process below the ended one; whether all have ended."""
-        self._listen()
-        os.close(self._ended)
-        if self._first is None:
-            return True
-        ready, _, _ = select.select([self._first], [], [], _SURVIVORS_SECONDS)
-        os.close(self._first)
-        return bool(ready)
-
-    def exit_code(self) -> int | None:
-        """What the command itself ended with, `None` where that is not known."""
-        for line in self._heard.splitlines():
-            if (code := _number(line, "exit-code")) is not None:
-                return code
-        return None
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                heard = os.read(self._status, 4096)
-            except BlockingIOError:
-                break
-            if not heard:
-                break
-            self._heard += heard
-        if self._first is None:
-            for line in self._heard.splitlines():
-                if (pid := _number(line, "child-pid")) is not None:
-                    try:
-                        self._first = os.pidfd_open(pid)
-                    except ProcessLookupError:
-                        return
-
-
-def _number(line: bytes, key: str) -> int | None:
-    try:
-        said = json.loads(line)
-    except ValueError:
-        return None
-    number = said.get(key) if isinstance(said, dict) else None
-    return number if isinstance(number, int) else None
-
-
 def _until_end(
-    watched: _Watched, output: Path, deadline: float, limits: Limits, clock: Clock, cancel: Cancel
+    watched: Watched, output: Path, deadline: float, limits: Limits, clock: Clock, cancel: Cancel
 ) -> End | None:
     """`None` once the process has ended by itself, else the limit it broke.
 
@@ -285,49 +187,3 @@ def _too_much(pid: int, limits: Limits) -> End | None:
         except psutil.Error:
             continue
     return End.MEMORY_LIMIT if used > limits.memory else None
-
-
-def _collect(out: Path, limit: int) -> tuple[bytes | None, str]:
-    """The report's bytes, or `None` and why it was refused; nothing is followed or waited for."""
-    try:
-        wire = _open_report(out)
-    except FileNotFoundError:
-        return None, ""
-    except OSError as error:
-        return None, f"left a report that cannot be opened ({error.strerror})"
-    try:
-        if not stat.S_ISREG(os.fstat(wire).st_mode):
-            return None, "left a report that is no regular file"
-        with os.fdopen(os.dup(wire), "rb") as file:
-            content = file.read(limit + 1)
-    finally:
-        os.close(wire)
-    if len(content) > limit:
-        return None, f"left a report of more than {limit} bytes"
-    return content, ""
-
-
-def _open_report(out: Path) -> int:
-    folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        return os.open(REPORT_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
-def _digest(output: Path, limit: int) -> str:
-    hashed = hashlib.sha256()
-    left = limit
-    with output.open("rb") as file:
-        while left > 0 and (piece := file.read(min(left, 1 << 20))):
-            hashed.update(piece)
-            left -= len(piece)
-    return hashed.hexdigest()
-
-
-def _tail(output: Path) -> str:
-    with output.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 4 * _TAIL_CHARACTERS))
-        text = file.read(4 * _TAIL_CHARACTERS).decode("utf-8", errors="replace")
-    return sanitise(text)[-_TAIL_CHARACTERS:]
