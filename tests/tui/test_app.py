@@ -235,6 +235,7 @@ def test_stop_ends_a_run_in_the_middle_of_a_verification() -> None:
         assert app.bench.last is not None
         assert app.bench.last.outcome is Outcome.STOPPED
         assert "Stopped." in screen(app)
+        assert "1 is_even not ended" in screen(app)
         assert "ready" in screen(app)
 
     drive(app, flow)

@@ -51,8 +51,10 @@ def entry_row(entry: Entry, current: Phase | None) -> Content:
     number = f"{entry.number:>2} "
     target = entry.target.rpartition("::")[2] or entry.form or "whole task"
     if entry.label is None or entry.decision is None:
-        doing = current.value if current is not None else "not finished"
-        return Content.assemble(("◌ ", ASK), (number, MUTED), target, (f" {doing}", MUTED))
+        if current is None:
+            return Content.assemble(("– ", MUTED), (number, MUTED), target, (" not ended", MUTED))
+        told = (f" {current.value}", MUTED)
+        return Content.assemble(("◌ ", ASK), (number, MUTED), target, told)
     ranked = entry.rank_after is not None
     moved = f" {_rank(entry.rank_before)}→{_rank(entry.rank_after)}" if ranked else ""
     if entry.decision is Decision.COMMITTED:

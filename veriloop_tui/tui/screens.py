@@ -36,6 +36,7 @@ MARKS = (
     ("✓", "committed, or satisfied"),
     ("✗", "not committed, or failing"),
     ("◌", "running"),
+    ("–", "stopped before it ended"),
     ("~", "flaky on the same bytes: quarantined"),
 )
 
