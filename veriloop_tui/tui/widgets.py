@@ -149,7 +149,7 @@ class Timeline(OptionList):
         self.follow_newest = False
         self._entries: tuple[Entry, ...] = ()
         self._rows: list[Content] = []
-        self._running: Attempt | None = None
+        self._current: Attempt | None = None
 
     def show(self, view: View) -> None:
         """Paint the timeline; stays at the newest entry if it was there.
@@ -168,11 +168,11 @@ class Timeline(OptionList):
             self._entries, self._rows = (), []
         for index, entry in enumerate(entries):
             known = self._entries[index] if index < len(self._entries) else None
-            if known is entry and entry is not view.current and entry is not self._running:
+            if known is entry and entry is not view.current and entry is not self._current:
                 continue
             row = rows.entry_row(entry, view.phase if entry is view.current else None)
             self._put(index, row, disabled=not isinstance(entry, Attempt))
-        self._running = view.current
+        self._current = view.current
         grew = len(entries) > len(self._entries)
         self._entries = entries
         dropped = f" · {view.dropped:,} older in `veriloop log`" if view.dropped else ""
