@@ -104,8 +104,10 @@ def test_a_kill_at_any_step_is_all_old_or_all_new_and_agrees_with_the_ledger(
     assert {(False, "rolled-back"), (True, "finished")} <= seen
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_kill_at_any_step_of_any_recovery_is_recovered_from(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize(("way", "stride"), [("kernel", 1), ("plain", 5)])
+def test_a_kill_at_any_step_of_any_recovery_is_recovered_from(
+    tmp_path: Path, way: str, stride: int
+) -> None:
     old, new = expected_states(tmp_path)
     kernel = WAYS[way]
     at, kills = 0, 0
@@ -117,7 +119,7 @@ def test_a_kill_at_any_step_of_any_recovery_is_recovered_from(tmp_path: Path, wa
             break
         steps: list[str] = []
         probe.promoter(step=steps.append, kernel=kernel).recover()
-        for recovery_at in range(1, len(steps) + 1):
+        for recovery_at in range(1 + at % stride, len(steps) + 1, stride):
             ground = make_ground(tmp_path / f"kill-{at}-{recovery_at}")
             ground.fill()
             assert killed(partial(promote_with, ground, KillAt(at), kernel))
@@ -128,7 +130,7 @@ def test_a_kill_at_any_step_of_any_recovery_is_recovered_from(tmp_path: Path, wa
             assert content_of(ground.root) == wanted, (at, recovery_at)
             assert ground.leftovers() == [], (at, recovery_at)
             kills += 1
-    assert kills > 100
+    assert kills > 100 / stride
 
 
 def kill_named(ground: Ground, name: str, *changes: Write | Delete) -> None:

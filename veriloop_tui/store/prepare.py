@@ -170,10 +170,12 @@ class Preparation:
 
     def _new_group(self, path: str) -> int:
         """The group a file made in place would get: its folder's, where that is set-group-id."""
-        above = path.rpartition("/")[0]
-        while not self._stays(above, frozenset()):
-            above = above.rpartition("/")[0]
-        status = os.fstat(self.beneath.directory(above))
+        status = os.fstat(self.beneath.directory(""))
+        for folder in itertools.accumulate(path.split("/")[:-1], "{}/{}".format):
+            try:
+                status = os.fstat(self.beneath.directory(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                break
         return status.st_gid if status.st_mode & stat.S_ISGID else os.getegid()
 
     @contextmanager

@@ -53,7 +53,8 @@ class Exchange:
                     assert_never(step)
         if stale:
             raise StaleBase(tuple(stale))
-        self.ground.step("checked")
+        with failing_at("the workspace"):
+            self.ground.step("checked")
         return any(not found.leased for found in self.held.values())
 
     def apply(self) -> None:

@@ -21,7 +21,7 @@ from veriloop_tui.core.ports import Clock
 from veriloop_tui.store.beneath import Beneath
 from veriloop_tui.store.exchange import Renames, exists, mend
 from veriloop_tui.store.hold import Hold, Identity, hold
-from veriloop_tui.store.mtime import following_mtime
+from veriloop_tui.store.mtime import SECOND, following_mtime
 from veriloop_tui.store.promotion_log import Create, Edit, MakeDirectory, Remove, Step
 
 _TURNS = 200
@@ -86,23 +86,18 @@ class Settlement:
         """
         for step in steps:
             mend(self.stage, step.slot)
-            match step:
-                case Edit(before=before, after=Identity(mtime_ns=int(since))):
-                    self._renew(step, before, since, clock)
-                case Remove(before=before):
-                    self._renew(step, before, 0, clock)
-                case _:
-                    pass
+            if isinstance(step, Edit):
+                self._renew(step, clock)
 
-    def _renew(self, step: Step, before: Identity, since: int, clock: Clock) -> None:
+    def _renew(self, step: Edit, clock: Clock) -> None:
         found = hold(self.stage, step.slot)
         if found is None:
             return
         with found:
-            if before.matches(found.identity):
-                previous = max(since, found.status.st_mtime_ns)
-                mtime = following_mtime(previous, clock)
-                os.utime(found.fd, ns=(found.status.st_atime_ns, mtime))
+            since, old = step.after.mtime_ns or 0, found.status
+            if step.before.matches(found.identity) and old.st_mtime_ns < since + SECOND:
+                mtime = following_mtime(max(since, old.st_mtime_ns), clock)
+                os.utime(found.fd, ns=(old.st_atime_ns, mtime))
                 self.step(f"renewed {step.path}")
 
     def finish(self, steps: tuple[Step, ...]) -> None:
