@@ -89,6 +89,15 @@ def test_what_does_not_fit_any_more_is_left_out_visibly() -> None:
     assert "outcome 39" in prompt.messages[-1].content
 
 
+def test_what_is_left_out_stays_the_same_for_several_attempts() -> None:
+    starts = []
+    for length in range(30, 38):
+        history = tuple(_evidence(f"outcome {n} " + "x" * 900) for n in range(length))
+        asked = replace(context(FAILING), history=history, answers=("y" * 500,) * length)
+        starts.append(_prompt(asked).messages[3].content)
+    assert len(set(starts)) <= 3
+
+
 @pytest.mark.parametrize("n_ctx", [1024, 2048, 4096, 32_768])
 @pytest.mark.parametrize("form", [Form.SEARCH_REPLACE, Form.FILE])
 def test_the_prompt_keeps_room_for_the_answer(n_ctx: int, form: Form) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -130,6 +132,14 @@ def test_an_indented_method_is_read_at_the_left_edge() -> None:
 def test_what_cannot_be_read_with_certainty_is_invalid(text: str, problem: str) -> None:
     with pytest.raises(InvalidEdit, match=problem):
         parse_edits(text)
+
+
+def test_code_with_a_doubtful_escape_is_read_and_warns_nobody() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        edits = parse_edits("```python\ndef f():\n    return '\\d'\n```")
+    assert edits == (Define("f", "def f():\n    return '\\d'"),)
+    assert not seen
 
 
 _LINES = st.sampled_from(
