@@ -374,6 +374,10 @@ def test_without_a_trusted_contract_nothing_runs_and_the_command_is_named(
         await pilot.press("m")
         await opened(pilot, app)
         assert "Checks · rank 6" in screen(app)
+        await pilot.press(*TASK, "enter")
+        await until(pilot, lambda: session.tasks == ["fix"])
+        await pilot.press("s")
+        await ended(pilot, app)
 
     drive(app, flow)
 

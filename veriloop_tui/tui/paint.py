@@ -84,8 +84,8 @@ def facts_line(view: View, facts: SessionFacts | None) -> Content:
     rung = view.staging_rung or (one_line(facts.staging_rung, 40) if facts else "")
     if tier:
         parts.append([("sandbox ", MUTED), (tier, ASK if tier in ("none", "reduced") else "")])
-    if rung:
-        parts.append([("stage ", MUTED), (rung, "")])
+    if facts is not None or rung:
+        parts.append([("stage ", MUTED), (rung or "–", "")])
     return joined(parts)
 
 

@@ -16,6 +16,7 @@ from veriloop_tui.tui.widgets import Bar, CheckKey, Checks, Detail, Line, Tab, T
 from veriloop_tui.tui.workbench import Moment
 
 PROMPT = "What should the model do? Enter starts a run."
+UNTRUSTED = "a run needs a trusted contract"
 
 
 class Panels(Vertical):
@@ -94,10 +95,13 @@ class Panels(Vertical):
         elif may_type:
             placeholder = PROMPT
         else:
-            placeholder = "a run needs a trusted contract"
+            placeholder = UNTRUSTED
+        trusted_now = self.entry.placeholder == UNTRUSTED and placeholder == PROMPT
         if self.entry.placeholder != placeholder:
             self.entry.placeholder = placeholder
         self.entry.disabled = running or not may_type
+        if trusted_now:
+            self.entry.focus()
         if self.entry.disabled and self.screen.focused is None:
             self.timeline.focus()
 
