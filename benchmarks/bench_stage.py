@@ -20,7 +20,7 @@ from veriloop_tui.contract.sandbox import Host, choose_sandbox
 from veriloop_tui.contract.verify import ContractVerifier
 from veriloop_tui.core.obligation import Obligation, Ranked
 from veriloop_tui.core.snapshot import Change, Write
-from veriloop_tui.store.stage import WantedRung, choose_stager
+from veriloop_tui.store.staging.ladder import WantedRung, choose_stager
 
 COMMAND = ("/bin/sh", "-c", "cat f0/0.py >/dev/null; echo written >f0/product")
 RUNS = 7

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.store.races import run_races, save_by_rename, save_in_place, save_twice
+from tests.store.promotion.races import run_races, save_by_rename, save_in_place, save_twice
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from veriloop_tui.contract.command import Place, Ran, run_command
 from veriloop_tui.contract.job import Limits, Sandbox, Tier
 from veriloop_tui.contract.sandbox import Host, choose_sandbox
 from veriloop_tui.core.ports import Cancel, Stager
-from veriloop_tui.store.stage import WantedRung, choose_stager
+from veriloop_tui.store.staging.ladder import WantedRung, choose_stager
 
 PYTHON = sys.executable
 

@@ -23,12 +23,12 @@ from tests.contract.sandbox_ground import (
     python,
     soon,
 )
-from tests.store.stage_ground import describe
+from tests.store.staging.stage_ground import describe
 from veriloop_tui.contract.command import End, Place, run_command
 from veriloop_tui.contract.job import Limits, Tier
 from veriloop_tui.contract.sandbox import choose_sandbox
 from veriloop_tui.errors import Cancelled, SandboxUnavailable
-from veriloop_tui.store.stage import WantedRung
+from veriloop_tui.store.staging.ladder import WantedRung
 
 RUNGS: tuple[WantedRung, ...] = ("overlay", "copy")
 TIERS: tuple[Tier, ...] = ("best", "reduced", "none")

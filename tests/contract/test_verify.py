@@ -17,7 +17,7 @@ from veriloop_tui.contract.verify import ContractVerifier
 from veriloop_tui.core.obligation import Measurement, Obligation, Ranked, Unrankable
 from veriloop_tui.core.snapshot import Change, Write
 from veriloop_tui.errors import Cancelled, StaleBase
-from veriloop_tui.store.stage import WantedRung
+from veriloop_tui.store.staging.ladder import WantedRung
 
 PYTEST = Obligation(
     "tests",

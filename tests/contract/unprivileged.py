@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.contract.sandbox_ground import make_ground
 from veriloop_tui.contract.command import End
 from veriloop_tui.contract.job import Limits, Tier
-from veriloop_tui.store.stage import WantedRung
+from veriloop_tui.store.staging.ladder import WantedRung
 
 NOBODY = 65534
 WORK = "id -u; grep CapEff /proc/self/status; echo x >>file; mkdir d; touch d/f; chmod 0 d; exit 3"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.promotion_ground import RealClock
+from tests.store.promotion.promotion_ground import RealClock
 from veriloop_tui.errors import WorkspaceBusy
 from veriloop_tui.store.lock import LOCK_NAME, WorkspaceLock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tests.store.promotion_ground import RealClock
+from tests.store.promotion.promotion_ground import RealClock
 from veriloop_tui.store.lock import WorkspaceLock
 with WorkspaceLock(Path(sys.argv[1]), Path("/work"), RealClock()):
     print("held", flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from veriloop_tui import __version__
 from veriloop_tui.errors import SandboxUnavailable, StagingUnavailable, VeriloopError
-from veriloop_tui.store.stage import choose_stager
+from veriloop_tui.store.staging.ladder import choose_stager
 from veriloop_tui.wiring.running import local_model
 from veriloop_tui.wiring.workspace import Location, sandbox_of
 

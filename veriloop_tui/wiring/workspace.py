@@ -21,11 +21,11 @@ from veriloop_tui.core.obligation import Contract
 from veriloop_tui.core.snapshot import Entry, SnapshotId
 from veriloop_tui.errors import UntrustedContract, UsageError
 from veriloop_tui.ledger.journal import ReadLedger, SqliteLedger
-from veriloop_tui.store.apply import JournalledPromoter
 from veriloop_tui.store.database import Database, reading
 from veriloop_tui.store.lock import WorkspaceLock
+from veriloop_tui.store.promotion.promoter import JournalledPromoter
 from veriloop_tui.store.snapshots import StoredSnapshots, WorkspaceSnapshots
-from veriloop_tui.store.stage import choose_stager
+from veriloop_tui.store.staging.ladder import choose_stager
 from veriloop_tui.wiring.clock import SystemClock
 
 TRUST_FILE = "trust.json"

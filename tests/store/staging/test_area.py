@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from veriloop_tui.store.stage_area import remove_tree, stage_area
+from veriloop_tui.store.staging.area import remove_tree, stage_area
 
 
 def test_a_tree_deeper_than_any_path_may_be_is_removed(tmp_path: Path) -> None:

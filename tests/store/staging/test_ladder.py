@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.stage_ground import describe, make_workspace, run_in
+from tests.store.staging.stage_ground import describe, make_workspace, run_in
 from veriloop_tui.core.ports import Stager
 from veriloop_tui.core.snapshot import Delete, Write
 from veriloop_tui.errors import InvalidEdit, StagingUnavailable
-from veriloop_tui.store.stage import WantedRung, choose_stager
-from veriloop_tui.store.stage_copy import CopyStager
-from veriloop_tui.store.stage_overlay import OverlayStager
+from veriloop_tui.store.staging.copying import CopyStager
+from veriloop_tui.store.staging.ladder import WantedRung, choose_stager
+from veriloop_tui.store.staging.overlay import OverlayStager
 
 LISTING = "find . ! -type d -printf '%p %y %m %s %l\\n' | sort; cat pkg/code.py"
 
@@ -162,7 +162,7 @@ def test_a_file_system_mounted_inside_the_workspace_is_staged_by_copy(
     """An overlay would show the folder below the mount, not what is mounted there."""
     program = (
         "import subprocess, sys; from pathlib import Path; "
-        "from veriloop_tui.store.stage import choose_stager\n"
+        "from veriloop_tui.store.staging.ladder import choose_stager\n"
         "s, n = choose_stager(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "with s.stage(()) as g: print(s.rung, (g.copy / 'empty/mounted').exists(), n)"
     )
@@ -189,7 +189,8 @@ def test_an_upper_folder_on_an_overlay_falls_to_memory_and_says_so(
     plain = choose_stager(root, tmp_path / "scratch", "overlay")[0]
     with plain.stage(()) as stage:
         program = (
-            "import sys; from pathlib import Path; from veriloop_tui.store.stage import *; "
+            "import sys; from pathlib import Path; "
+            "from veriloop_tui.store.staging.ladder import *; "
             "s, n = choose_stager(Path(sys.argv[1]), Path(sys.argv[2])); "
             "print(s.rung, s.scratch_dir, n)"
         )

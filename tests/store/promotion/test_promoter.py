@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.promotion_ground import (
+from tests.store.promotion.promotion_ground import (
     BUNDLE,
     CHANGES,
     OLD_FILES,
@@ -283,7 +283,7 @@ def test_a_file_another_program_keeps_open_for_writing_is_refused(ground: Ground
 FULL_DISK = """
 import os, sys
 from pathlib import Path
-from tests.store.promotion_ground import BUNDLE, RESULT, content_of, make_ground
+from tests.store.promotion.promotion_ground import BUNDLE, RESULT, content_of, make_ground
 from veriloop_tui.core.snapshot import Write
 from veriloop_tui.errors import PromotionFailed
 ground = make_ground(Path(sys.argv[1]))
@@ -321,7 +321,7 @@ def test_a_really_full_disk_changes_nothing(tmp_path: Path) -> None:
 OTHER_DISK = """
 import sys
 from pathlib import Path
-from tests.store.promotion_ground import BUNDLE, RESULT, content_of, make_ground
+from tests.store.promotion.promotion_ground import BUNDLE, RESULT, content_of, make_ground
 from veriloop_tui.core.snapshot import Write
 ground = make_ground(Path(sys.argv[1]))
 ground.fill()

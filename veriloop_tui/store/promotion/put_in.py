@@ -9,10 +9,10 @@ from functools import partial
 from typing import assert_never
 
 from veriloop_tui.errors import PromotionFailed, StaleBase
-from veriloop_tui.store.hold import Hold, Identity, hold
-from veriloop_tui.store.prepare import failing_at
-from veriloop_tui.store.promotion_log import Create, Edit, MakeDirectory, Remove, Step
-from veriloop_tui.store.settle import Settlement, hold_when_idle
+from veriloop_tui.store.promotion.hold import Hold, Identity, hold
+from veriloop_tui.store.promotion.journal import Create, Edit, MakeDirectory, Remove, Step
+from veriloop_tui.store.promotion.prepare import failing_at
+from veriloop_tui.store.promotion.settle import Settlement, hold_when_idle
 
 
 @dataclass(frozen=True, slots=True)

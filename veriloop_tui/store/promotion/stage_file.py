@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-from veriloop_tui.store.hold import Hold, Identity
+from veriloop_tui.store.promotion.hold import Hold, Identity
 
 
 @dataclass(frozen=True, slots=True)

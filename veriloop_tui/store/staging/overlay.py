@@ -15,9 +15,9 @@ from pathlib import Path
 
 from veriloop_tui.core.snapshot import Change
 from veriloop_tui.errors import StagingUnavailable
-from veriloop_tui.store.namespace import MountNamespace
-from veriloop_tui.store.stage_area import stage_area
-from veriloop_tui.store.stage_layout import lay_out, whiteout
+from veriloop_tui.store.staging.area import stage_area
+from veriloop_tui.store.staging.layout import lay_out, whiteout
+from veriloop_tui.store.staging.namespace import MountNamespace
 
 # Relative names keep commas and colons of real paths out of the mount options.
 _MOUNT = (

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from veriloop_tui.store.exchange import exists, on_same_mount
-from veriloop_tui.store.promotion_log import StagePlace
+from veriloop_tui.store.promotion.exchange import exists, on_same_mount
+from veriloop_tui.store.promotion.journal import StagePlace
 
 WORKSPACE_STAGE_PREFIX = ".veriloop-stage-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.races import Save, run_races, save_by_rename, save_in_place, save_twice
+from tests.store.promotion.races import Save, run_races, save_by_rename, save_in_place, save_twice
 
 
 @pytest.mark.parametrize(

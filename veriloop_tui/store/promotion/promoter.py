@@ -21,14 +21,14 @@ from typing import Literal, assert_never
 from veriloop_tui.core.ports import Clock
 from veriloop_tui.core.snapshot import Candidate, Entry, SnapshotId
 from veriloop_tui.errors import PromotionFailed, PromotionUnsettled, StaleBase, StoreDamaged
-from veriloop_tui.store.beneath import Beneath
-from veriloop_tui.store.exchange import PlainRenames, Renames, kernel_renames
 from veriloop_tui.store.lock import WorkspaceLock
-from veriloop_tui.store.prepare import Preparation, failing_at
-from veriloop_tui.store.promotion_log import Prepared, PromotionJournal, StagePlace, Staging
-from veriloop_tui.store.promotion_stage import StageFolder, choose_place
-from veriloop_tui.store.put_in import Exchange
-from veriloop_tui.store.settle import Settlement
+from veriloop_tui.store.promotion.beneath import Beneath
+from veriloop_tui.store.promotion.exchange import PlainRenames, Renames, kernel_renames
+from veriloop_tui.store.promotion.journal import Prepared, PromotionJournal, StagePlace, Staging
+from veriloop_tui.store.promotion.prepare import Preparation, failing_at
+from veriloop_tui.store.promotion.put_in import Exchange
+from veriloop_tui.store.promotion.settle import Settlement
+from veriloop_tui.store.promotion.stage_folder import StageFolder, choose_place
 
 CONFLICTS_NAME = "conflicts"
 NO_EXCHANGE = (

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from veriloop_tui.store.hold import Hold, hold
+from veriloop_tui.store.promotion.hold import Hold, hold
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veriloop_tui.core.snapshot import Candidate, Change, Delete, Entry, SnapshotId, Write
-from veriloop_tui.store.apply import JournalledPromoter
-from veriloop_tui.store.exchange import Renames, kernel_renames
 from veriloop_tui.store.lock import WorkspaceLock
+from veriloop_tui.store.promotion.exchange import Renames, kernel_renames
+from veriloop_tui.store.promotion.promoter import JournalledPromoter
 
 BASE = SnapshotId("base")
 RESULT = SnapshotId("result")

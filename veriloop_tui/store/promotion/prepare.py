@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from veriloop_tui.core.ports import Clock
 from veriloop_tui.core.snapshot import Candidate, Change, Delete, Entry, Write
 from veriloop_tui.errors import PromotionFailed, StaleBase
-from veriloop_tui.store.beneath import Beneath
-from veriloop_tui.store.exchange import on_same_mount
-from veriloop_tui.store.hold import Hold, Identity
-from veriloop_tui.store.mtime import SECOND, following_mtime
-from veriloop_tui.store.promotion_log import Create, Edit, MakeDirectory, Remove, Step
-from veriloop_tui.store.stage_file import Attributes, write_staged
+from veriloop_tui.store.promotion.beneath import Beneath
+from veriloop_tui.store.promotion.exchange import on_same_mount
+from veriloop_tui.store.promotion.hold import Hold, Identity
+from veriloop_tui.store.promotion.journal import Create, Edit, MakeDirectory, Remove, Step
+from veriloop_tui.store.promotion.mtime import SECOND, following_mtime
+from veriloop_tui.store.promotion.stage_file import Attributes, write_staged
 
 NEW_FILE_MODE = 0o644
 NEW_DIRECTORY_MODE = 0o755

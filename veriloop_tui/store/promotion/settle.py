@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import assert_never
 
 from veriloop_tui.core.ports import Clock
-from veriloop_tui.store.beneath import Beneath
-from veriloop_tui.store.exchange import Renames, exists, mend
-from veriloop_tui.store.hold import Hold, Identity, hold
-from veriloop_tui.store.mtime import SECOND, following_mtime
-from veriloop_tui.store.promotion_log import Create, Edit, MakeDirectory, Remove, Step
+from veriloop_tui.store.promotion.beneath import Beneath
+from veriloop_tui.store.promotion.exchange import Renames, exists, mend
+from veriloop_tui.store.promotion.hold import Hold, Identity, hold
+from veriloop_tui.store.promotion.journal import Create, Edit, MakeDirectory, Remove, Step
+from veriloop_tui.store.promotion.mtime import SECOND, following_mtime
 
 _TURNS = 200
 _TURN_SECONDS = 0.01

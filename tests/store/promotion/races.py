@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.store.promotion_ground import RESULT, RealClock, entry_of
+from tests.store.promotion.promotion_ground import RESULT, RealClock, entry_of
 from veriloop_tui.core.snapshot import Candidate, Entry, SnapshotId, Write
 from veriloop_tui.errors import PromotionFailed, StaleBase
-from veriloop_tui.store.apply import JournalledPromoter
 from veriloop_tui.store.lock import WorkspaceLock
+from veriloop_tui.store.promotion.promoter import JournalledPromoter
 
 Save = Callable[[Path, bytes, random.Random], None]
 

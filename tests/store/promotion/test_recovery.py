@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.promotion_ground import (
+from tests.store.promotion.promotion_ground import (
     BASE,
     BUNDLE,
     CHANGES,
@@ -22,8 +22,8 @@ from tests.store.promotion_ground import (
 )
 from veriloop_tui.core.snapshot import Candidate, Delete, Write
 from veriloop_tui.errors import PromotionUnsettled, StoreDamaged
-from veriloop_tui.store.exchange import Renames, kernel_renames
-from veriloop_tui.store.promotion_log import JOURNAL_NAME
+from veriloop_tui.store.promotion.exchange import Renames, kernel_renames
+from veriloop_tui.store.promotion.journal import JOURNAL_NAME
 
 Kernel = Callable[[int], Renames | None]
 WAYS: dict[str, Kernel] = {"kernel": kernel_renames, "plain": lambda directory: None}

@@ -12,10 +12,10 @@ from typing import Literal
 from veriloop_tui.core.ports import Stager
 from veriloop_tui.core.snapshot import Delete, Write
 from veriloop_tui.errors import StagingUnavailable
-from veriloop_tui.store.namespace import MountNamespace, find_namespace
-from veriloop_tui.store.stage_area import is_private, sweep
-from veriloop_tui.store.stage_copy import CopyStager
-from veriloop_tui.store.stage_overlay import OverlayStager
+from veriloop_tui.store.staging.area import is_private, sweep
+from veriloop_tui.store.staging.copying import CopyStager
+from veriloop_tui.store.staging.namespace import MountNamespace, find_namespace
+from veriloop_tui.store.staging.overlay import OverlayStager
 
 WantedRung = Literal["auto", "overlay", "copy"]
 

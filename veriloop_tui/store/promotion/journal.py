@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from veriloop_tui.core.canonical import canonical_bytes
 from veriloop_tui.errors import StoreDamaged
-from veriloop_tui.store.hold import Identity
+from veriloop_tui.store.promotion.hold import Identity
 
 JOURNAL_NAME = "promotion.journal"
 

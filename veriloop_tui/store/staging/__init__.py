@@ -1,0 +1,1 @@
+"""Staging: a candidate laid out for commands, away from the live workspace."""
