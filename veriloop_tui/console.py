@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import assert_never
 
+from veriloop_tui.core import wording
 from veriloop_tui.core.bundle import CertifiedBundle
 from veriloop_tui.core.chat import ModelFacts
 from veriloop_tui.core.event import (
@@ -27,8 +28,7 @@ from veriloop_tui.core.event import (
     VerificationStarted,
 )
 from veriloop_tui.core.excerpt import excerpt, one_line, sanitise
-from veriloop_tui.core.obligation import CheckId
-from veriloop_tui.core.transition import Decision, Label
+from veriloop_tui.core.transition import Decision
 
 SHOWN_CHECKS = 8
 EXCERPT = 600
@@ -79,7 +79,9 @@ def lines(event: Event) -> Iterator[str]:
             for warning in event.warnings:
                 yield f"warning    {one_line(warning, 300)}"
         case AttemptEnded():
-            yield f"           {verdict(event)}"
+            yield f"           {event.label.value}: {wording.verdict(event)}"
+            if event.decision is Decision.COMMITTED:
+                yield f"           rank {event.rank_before} -> {event.rank_after}"
         case RolledBack():
             paths = one_line(", ".join(event.paths), 300)
             yield f"rolled back to {event.target[:12]}: {paths}"
@@ -87,7 +89,7 @@ def lines(event: Event) -> Iterator[str]:
         case Notice():
             yield f"notice     {sanitise(event.text)}"
         case RunEnded():
-            yield f"end        {ending(event)}"
+            yield f"end        {event.outcome.value}: {wording.outcome(event)}"
         case _:
             assert_never(event)
 
@@ -121,43 +123,6 @@ def failing_excerpts(status: ObligationStatus) -> Iterator[str]:
             yield excerpt(failing.excerpt, EXCERPT)
 
 
-def verdict(event: AttemptEnded) -> str:
-    """One sentence: what the candidate was, what was done with it, and why."""
-    head = f"{event.decision.value} ({event.label.value}"
-    head += ", seen before)" if event.repeated else ")"
-    if event.decision is Decision.COMMITTED:
-        return f"{head}: rank {event.rank_before} -> {event.rank_after}; {_moved(event)}"
-    if event.label in (Label.INVALID, Label.UNRANKABLE) or not (event.improved or event.worsened):
-        reason = one_line(event.reason, 200)
-        return f"{head}: {reason}" if reason else head
-    return f"{head}: {_moved(event)}"
-
-
-def _moved(event: AttemptEnded) -> str:
-    parts = []
-    if event.improved:
-        parts.append(f"better: {_names(event.improved)}")
-    if event.worsened:
-        parts.append(f"worse: {_names(event.worsened)}")
-    return "; ".join(parts)
-
-
-def _names(checks: tuple[CheckId, ...]) -> str:
-    shown = ", ".join(one_line(check.name, 100) for check in checks[:3])
-    return f"{shown} and {len(checks) - 3} more" if len(checks) > 3 else shown
-
-
-def ending(event: RunEnded) -> str:
-    """How the run ended, in one sentence that claims no more than the contract says."""
-    ranks = ""
-    if event.rank_before is not None:
-        ranks = f", rank {event.rank_before} -> {event.rank_after}"
-    return (
-        f"{event.outcome.value}: {one_line(event.detail, 600)} "
-        f"({event.attempts} attempts, {event.commits} commits{ranks})"
-    )
-
-
 def history_line(time: float, bundle: str, event: Event) -> str:
     """One line of the log; `time` in seconds since the epoch, shown in UTC."""
     when = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -165,7 +130,7 @@ def history_line(time: float, bundle: str, event: Event) -> str:
         case RunStarted():
             text = f"run: {one_line(event.task, 120)}"
         case AttemptEnded():
-            text = f"attempt {event.attempt}: {verdict(event)}"
+            text = f"attempt {event.attempt}: {event.label.value}: {wording.verdict(event)}"
         case _:
             text = next(lines(event), event.type)
     return f"{when}  {bundle[:12] or '-':12}  {' '.join(text.split())}"

@@ -27,6 +27,7 @@ from veriloop_tui.core.event import (
 )
 from veriloop_tui.core.excerpt import excerpt, one_line, visible
 from veriloop_tui.core.transition import Decision
+from veriloop_tui.core.wording import names, outcome, short, verdict
 from veriloop_tui.tui.view import (
     Attempt,
     Entry,
@@ -40,7 +41,6 @@ from veriloop_tui.tui.view import (
     Tone,
     View,
 )
-from veriloop_tui.tui.wording import names, outcome, short, verdict
 
 LINE = 300
 ANSWER = 12_000

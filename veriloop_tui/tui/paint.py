@@ -9,8 +9,8 @@ from textual.content import Content
 
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.ports import SessionFacts
+from veriloop_tui.core.wording import checks
 from veriloop_tui.tui.view import News, Phase, View
-from veriloop_tui.tui.wording import checks
 
 MUTED = "$foreground-muted"
 GOOD = "$text-success"

@@ -14,7 +14,7 @@ from veriloop_tui.core.budget import Spent
 from veriloop_tui.core.chat import ModelFacts, Timings, Usage
 from veriloop_tui.core.obligation import BudgetLimits
 from veriloop_tui.core.transition import Decision, Label
-from veriloop_tui.tui.wording import Names
+from veriloop_tui.core.wording import Names
 
 
 class Phase(StrEnum):

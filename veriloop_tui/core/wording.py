@@ -1,4 +1,4 @@
-"""Sentences of the terminal app: what happened to a candidate and why, in the product's words."""
+"""Sentences for people: what happened to a candidate and why, in the product's words."""
 
 from __future__ import annotations
 
