@@ -47,19 +47,21 @@ cmake_options() {
     esac
 }
 
-install_bubblewrap() {
+install_system_programs() {
     [ "$(uname -s)" = Linux ] || return 0
-    have bwrap && return 0
+    local missing=()
+    have bwrap || missing+=(bubblewrap)
+    have tmux || missing+=(tmux)
+    [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" = 0 ] && have apt-get; then
-        say "Installing bubblewrap, which isolates the commands of a contract."
+        say "Installing ${missing[*]}."
         export DEBIAN_FRONTEND=noninteractive
-        if { apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap; } \
-            </dev/null >/dev/null; then
-            return 0
-        fi
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } \
+            </dev/null >/dev/null || true
     fi
-    say "Notice: bubblewrap is missing, so the sandbox tier 'best' is not to be had here." \
-        "Install it with the system's package manager."
+    have bwrap || say "Notice: bubblewrap is missing, so the sandbox tier 'best' is not to be" \
+        "had here. Install it with the system's package manager."
+    have tmux || say "Notice: tmux is missing; the tests that drive a real terminal need it."
 }
 
 backend="$(choose_backend)"
@@ -73,7 +75,7 @@ fi
 "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
     || fail "$venv has a Python older than 3.11; run make clean and then make install."
 
-install_bubblewrap
+install_system_programs
 
 pip=("$venv/bin/python" -m pip install --disable-pip-version-check --no-input --constraint constraints.txt)
 built="$(cat "$venv/.backend" 2>/dev/null || true)"
