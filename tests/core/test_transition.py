@@ -77,12 +77,12 @@ def neighbour(draw: st.DrawFn, of: Ranked) -> Ranked:
     if draw(st.booleans()):
         run.append(draw(outcomes))
     hidden = [o for o in of.runs[0] if o.check.kind is CheckKind.COLLECT and o.value]
-    if hidden and draw(st.booleans()):
+    if draw(st.booleans()) and hidden:
         repaired = draw(st.sampled_from(hidden)).check
         run = [o for o in run if o.check != repaired]
         run.append(CheckOutcome(repaired, 0))
         run.append(outcome("revealed", draw(values), group=repaired.name))
-    return ran(tuple(run), *draw(st.sampled_from(((), (tuple(run),)))))
+    return ran(tuple(run), *((tuple(run),) if draw(st.booleans()) else ()))
 
 
 pairs = measurements.flatmap(lambda base: st.tuples(st.just(base), neighbour(base)))
@@ -267,6 +267,52 @@ def test_a_stable_check_that_varies_on_the_candidate_is_a_worsening(before: int)
     incumbent = baseline_rank(ran(vector(before, 1), vector(before, 1)))
     transition = compare(incumbent, ran(vector(0, 0), vector(1, 0)))
     assert transition.worsened == (check("a"),)
+
+
+def with_exit(code: int, *values: int) -> tuple[CheckOutcome, ...]:
+    return (*vector(*values), outcome("exit", code, CheckKind.EXIT))
+
+
+EXIT = check("exit", CheckKind.EXIT)
+
+
+def test_a_failing_test_that_vanishes_does_not_improve_the_exit_check() -> None:
+    incumbent = baseline_rank(ran(with_exit(1, 0, 1)))
+    transition = compare(incumbent, ran(with_exit(0, 0)))
+    assert transition.label is Label.NO_PROGRESS
+    assert transition.rank is not None
+    assert transition.rank.values == incumbent.values
+
+
+def test_the_exit_check_improves_once_every_test_of_its_obligation_passes() -> None:
+    incumbent = baseline_rank(ran(with_exit(1, 0, 1)))
+    transition = compare(incumbent, ran(with_exit(0, 0, 0)))
+    assert set(transition.improved) == {check("b"), EXIT}
+    # An exit code that no test explains, as of a missed coverage, is progress by itself.
+    unexplained = baseline_rank(ran(with_exit(1, 0, 0)))
+    assert compare(unexplained, ran(with_exit(0, 0, 0))).improved == (EXIT,)
+    assert compare(incumbent, ran(with_exit(1, 0, 0))).improved == (check("b"),)
+
+
+def test_an_exit_code_that_varies_with_a_quarantined_test_alone_forbids_nothing() -> None:
+    incumbent = baseline_rank(ran(with_exit(1, 0, 1), with_exit(1, 1, 1)))
+    assert set(incumbent.quarantined) == {check("a")}
+    mended = compare(incumbent, ran(with_exit(1, 1, 0), with_exit(0, 0, 0)))
+    assert set(mended.improved) == {check("b"), EXIT}
+    assert mended.rank is not None
+    later = compare(mended.rank, ran(with_exit(1, 1, 0), with_exit(0, 0, 0)))
+    assert later.label is Label.NO_PROGRESS
+
+
+def test_an_exit_code_that_no_failing_test_explains_is_a_worsening() -> None:
+    incumbent = baseline_rank(ran(with_exit(0, 0)))
+    assert compare(incumbent, ran(with_exit(1, 0))).worsened == (EXIT,)
+    flaky = baseline_rank(ran(with_exit(1, 0, 1), with_exit(1, 1, 1)))
+    mended = compare(flaky, ran(with_exit(0, 0, 0), with_exit(0, 0, 0))).rank
+    assert mended is not None
+    assert compare(mended, ran(with_exit(1, 0, 0))).worsened == (EXIT,)
+    gone = ran((outcome("b", 0), outcome("exit", 1, CheckKind.EXIT)))
+    assert EXIT in compare(mended, gone).worsened
 
 
 CONTRACT = Contract((Obligation("t", ("true",), "junit", repeats=3),), (), BudgetLimits())

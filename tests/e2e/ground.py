@@ -254,9 +254,10 @@ def engine_of(process: subprocess.Popen[str]) -> psutil.Process | None:
 def children(pid: int) -> list[psutil.Process]:
     """All processes below `pid`."""
     try:
-        return psutil.Process(pid).children(recursive=True)
+        below: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+    return below
 
 
 def leftovers(tmp: Path) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.ground import (
     Done,
     Event,
+    Files,
     Ground,
     create,
     delete,
@@ -23,7 +24,7 @@ from tests.e2e.ground import (
 
 BROKEN = b"#!/usr/bin/env python3\r\ndef add(a, b):\r\n    return a - b"
 MENDED = b"#!/usr/bin/env python3\r\ndef add(a, b):\r\n    return a + b"
-FILES = {
+FILES: Files = {
     "calc.py": BROKEN,
     "notes.txt": "nothing of the model's",
     "tests/test_calc.py": "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",

@@ -7,7 +7,7 @@ read against the value it had. The rules are those of docs/architecture.md, "The
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -170,10 +170,19 @@ class Movement:
         return self.before is not None and not self.varies and max(self.after) < self.before
 
 
-def movements(incumbent: Rank, measured: Ranked) -> Iterator[Movement]:
+def movements(incumbent: Rank, measured: Ranked) -> tuple[Movement, ...]:
     """Every check of the incumbent and of the candidate, and how it moved."""
     seen = observed(measured)
+    moved = tuple(_movements(incumbent, measured, seen))
+    return tuple(
+        _among_tests(movement, moved, seen) if movement.check.kind is CheckKind.EXIT else movement
+        for movement in moved
+    )
 
+
+def _movements(
+    incumbent: Rank, measured: Ranked, seen: Mapping[CheckId, list[CheckOutcome | None]]
+) -> Iterator[Movement]:
     def after(check: CheckId, before: int) -> tuple[int, ...]:
         covering = sum(check.obligation in covered for covered in measured.covered)
         outcomes = seen.get(check, [None] * covering)
@@ -190,6 +199,41 @@ def movements(incumbent: Rank, measured: Ranked) -> Iterator[Movement]:
         yield Movement(
             check, None, after(check, 0), revealed=_is_revealed(check, outcomes, incumbent, seen)
         )
+
+
+def _among_tests(
+    ending: Movement,
+    moved: tuple[Movement, ...],
+    seen: Mapping[CheckId, list[CheckOutcome | None]],
+) -> Movement:
+    """An exit check, read together with the tests of its obligation, which it sums up.
+
+    It does not improve while one of them is violated, so that making a failing test vanish earns
+    nothing. A run in which none but quarantined ones failed tells nothing of it.
+    """
+    if ending.before is None:
+        return ending
+    tests = [
+        movement
+        for movement in moved
+        if movement.check.obligation == ending.check.obligation
+        and movement.check.kind in (CheckKind.TEST, CheckKind.COLLECT)
+    ]
+    told: list[int | None] = []
+    for run, value in enumerate(ending.after):
+        violated = any(test.after[run] for test in tests if not test.quarantined)
+        flaked = any(_failed(seen, test.check, run) for test in tests if test.quarantined)
+        if violated and value == 0:
+            told.append(ending.before)
+        else:
+            told.append(None if flaked and not violated and value else value)
+    usual = max((value for value in told if value is not None), default=ending.before)
+    return replace(ending, after=tuple(usual if value is None else value for value in told))
+
+
+def _failed(seen: Mapping[CheckId, list[CheckOutcome | None]], check: CheckId, run: int) -> bool:
+    outcome = seen[check][run] if check in seen else None
+    return outcome is not None and not outcome.skipped and outcome.value > 0
 
 
 def _is_revealed(

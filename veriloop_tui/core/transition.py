@@ -104,7 +104,7 @@ def _compare_ranked(incumbent: Rank, measured: Ranked) -> Transition:
     missing = wanted - (measured.covered[0] if measured.covered else frozenset())
     if missing:
         return unrankable(f"not every obligation ran: {', '.join(sorted(missing))}")
-    moved = tuple(movements(incumbent, measured))
+    moved = movements(incumbent, measured)
     improved = tuple(m.check for m in moved if m.improved)
     worsened = tuple(m.check for m in moved if m.worsened)
     match bool(improved), bool(worsened):
@@ -133,7 +133,7 @@ def needs_another_run(incumbent: Rank, measured: Ranked, contract: Contract) -> 
     waives that), and those with a quarantined check that failed each run so far, until `repeats`
     runs, since only failing them all is a worsening. None where another check seals the fate.
     """
-    moved = tuple(movements(incumbent, measured))
+    moved = movements(incumbent, measured)
     if any(m.worsened and not m.quarantined for m in moved):
         return frozenset()
     by_name = {obligation.name: obligation for obligation in contract.obligations}
