@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
-
 from veriloop_tui.engine.gguf_read import Header, Malformed, Tensor, Value, read_header
 from veriloop_tui.errors import ModelFileInvalid, ModelNotFound
 
@@ -211,32 +209,32 @@ def _blocks(tensors: tuple[Tensor, ...]) -> set[int]:
     }
 
 
-def _known_type(type_id: int) -> GGMLQuantizationType | None:
-    return next((known for known in GGMLQuantizationType if known == type_id), None)
-
-
-def _type_name(type_id: int) -> str:
-    known = _known_type(type_id)
-    return known.name if known is not None else f"type {type_id}"
-
-
 def _tensor_end(tensor: Tensor) -> int:
     """Where the tensor's bytes end in the data section; its offset if its type is not known."""
-    known = _known_type(tensor.type_id)
-    if known is None:
+    from veriloop_tui.engine.gguf_types import block_size
+
+    size = block_size(tensor.type_id)
+    if size is None:
         return tensor.offset
-    block, block_bytes = GGML_QUANT_SIZES[known]
+    block, block_bytes = size
     if tensor.dims and tensor.dims[0] % block:
         raise Malformed(f"the rows of the tensor '{tensor.name[:80]}' do not fit its type")
     return tensor.offset + tensor.elements // block * block_bytes
 
 
+def _type_name(type_id: int) -> str:
+    from veriloop_tui.engine.gguf_types import type_name
+
+    return type_name(type_id)
+
+
 def _quant(values: dict[str, Value], tensors: tuple[Tensor, ...]) -> str:
     """The file type's usual name; where the header is silent, the type that holds most weights."""
-    stated = values.get("general.file_type")
-    for known in LlamaFileType:
-        if known == stated and known is not LlamaFileType.GUESSED:
-            return known.name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    from veriloop_tui.engine.gguf_types import file_type_name
+
+    stated = file_type_name(values.get("general.file_type"))
+    if stated is not None:
+        return stated
     weights: Counter[str] = Counter()
     for tensor in tensors:
         weights[_type_name(tensor.type_id)] += tensor.elements
