@@ -167,6 +167,7 @@ def test_a_rejection_is_evidence_for_the_next_attempt_and_a_commit_clears_it() -
     bench.run()
     histories = [context.history for context in bench.proposer.contexts]
     assert [len(history) for history in histories] == [0, 1, 0]
+    assert [context.answers for context in bench.proposer.contexts] == [(), ("an answer",), ()]
     assert "no edit was found" in histories[1][0].text
 
 

@@ -60,7 +60,7 @@ class Controller:
         self._plan, self._parts = plan, parts
         self._account = Account(plan.budget, parts.clock, parts.stored_bytes, cancel)
         self._memory = ExplorationMemory()
-        self._history: tuple[Evidence, ...] = ()
+        self._history: tuple[tuple[Evidence, str], ...] = ()
         self._measured: Incumbent | None = None
         self._carried: Candidate | None = None
         self._epoch = 1
@@ -192,7 +192,8 @@ class Controller:
             base=self._incumbent.snapshot,
             failing=self._incumbent.failing,
             memory=self._memory,
-            history=self._history,
+            history=tuple(evidence for evidence, _ in self._history),
+            answers=tuple(answer for _, answer in self._history),
             attempt=attempt.number,
             seed=attempt.seed,
             max_tokens=self._account.answer_tokens(),
@@ -333,7 +334,7 @@ class Controller:
     ) -> Iterator[Event]:
         ended = self._attempt_ended(attempt, transition, decision, judged, repeated=repeated)
         base = self._incumbent.snapshot
-        self._history = (*self._history, ended.evidence)
+        self._history = (*self._history, (ended.evidence, attempt.answer))
         self._memory = self._memory.remember(displacement(attempt, base, transition, decision))
         yield self._record(ended)
 
