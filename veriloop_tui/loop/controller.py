@@ -13,12 +13,10 @@ from dataclasses import replace
 from veriloop_tui.core.diff import unified_diff
 from veriloop_tui.core.event import (
     ApprovalRequested,
-    AttemptEnded,
     AttemptStarted,
     CandidateParsed,
     EpochStarted,
     Event,
-    IncumbentMeasured,
     Notice,
     Outcome,
     ProposalDelta,
@@ -27,10 +25,10 @@ from veriloop_tui.core.event import (
     RunStarted,
     VerificationStarted,
 )
-from veriloop_tui.core.evidence import Evidence, compile_evidence
+from veriloop_tui.core.evidence import Evidence
 from veriloop_tui.core.excerpt import excerpt, one_line
 from veriloop_tui.core.memory import ExplorationMemory, repeated
-from veriloop_tui.core.ports import Asked, Cancel, InvalidAnswer, Proposal, ProposalContext
+from veriloop_tui.core.ports import Cancel, InvalidAnswer, Proposal, ProposalContext
 from veriloop_tui.core.snapshot import Candidate
 from veriloop_tui.core.transition import Decision, Transition, invalid, unrankable
 from veriloop_tui.errors import (
@@ -46,6 +44,7 @@ from veriloop_tui.loop.binding import bind, displacement
 from veriloop_tui.loop.incumbent import Incumbent, Judged, judge, measure_incumbent
 from veriloop_tui.loop.plan import Attempt, Parts, Plan, attempt_seed
 from veriloop_tui.loop.suspicion import suspicions
+from veriloop_tui.loop.telling import attempt_ended, attempt_started, incumbent_measured
 
 PAUSE = 1.0
 # An answer that came within this time leaves no more room for an edit than another look would.
@@ -123,7 +122,7 @@ class Controller:
         self._measured = incumbent
         if self._rank_before is None:
             self._rank_before = incumbent.rank.total
-        event = self._incumbent_measured()
+        event = incumbent_measured(incumbent, plan.contract, self._epoch)
         bundle = bind(plan, parts, incumbent, self._account.spent(), self._memory, None)
         parts.ledger.commit(plan.run, bundle, event)
         yield event
@@ -206,7 +205,7 @@ class Controller:
                     yield ProposalDelta(attempt=attempt.number, text=piece)
                 else:
                     attempt.asked = piece
-                    yield self._record(_started(attempt, piece))
+                    yield self._record(attempt_started(attempt, piece))
         except StopIteration as end:
             proposal: Proposal = end.value
         attempt.model_time = clock.monotonic() - began
@@ -300,8 +299,15 @@ class Controller:
         assert rank is not None
         after = Incumbent(tree, rank, judged.outcomes, attempt.records)
         bundle = bind(plan, parts, after, self._account.spent(), self._memory, attempt)
-        ended = self._attempt_ended(
-            attempt, transition, Decision.COMMITTED, judged, bundle=bundle.bundle_id
+        ended = attempt_ended(
+            attempt,
+            self._incumbent.rank,
+            transition,
+            Decision.COMMITTED,
+            judged,
+            self._account.spent(),
+            parts.clock.monotonic(),
+            bundle=bundle.bundle_id,
         )
         try:
             parts.promoter.promote(
@@ -316,7 +322,7 @@ class Controller:
         self._measured, self._history = after, ()
         self._commits += 1
         yield ended
-        yield self._record(self._incumbent_measured())
+        yield self._record(incumbent_measured(after, plan.contract, self._epoch))
 
     def _go_stale(self, attempt: Attempt, judged: Judged) -> Iterator[Event]:
         """The user's edit comes first; a candidate that was good is tried on the new base."""
@@ -332,42 +338,20 @@ class Controller:
         *,
         repeated: bool = False,
     ) -> Iterator[Event]:
-        ended = self._attempt_ended(attempt, transition, decision, judged, repeated=repeated)
+        ended = attempt_ended(
+            attempt,
+            self._incumbent.rank,
+            transition,
+            decision,
+            judged,
+            self._account.spent(),
+            self._parts.clock.monotonic(),
+            repeated=repeated,
+        )
         base = self._incumbent.snapshot
         self._history = (*self._history, (ended.evidence, attempt.answer))
         self._memory = self._memory.remember(displacement(attempt, base, transition, decision))
         yield self._record(ended)
-
-    def _attempt_ended(
-        self,
-        attempt: Attempt,
-        transition: Transition,
-        decision: Decision,
-        judged: Judged | None,
-        *,
-        repeated: bool = False,
-        bundle: str = "",
-    ) -> AttemptEnded:
-        rank, outcomes = self._incumbent.rank, judged.outcomes if judged else ()
-        whole = self._parts.clock.monotonic() - attempt.started
-        others = attempt.model_time + attempt.user_time + attempt.verifier_time
-        return AttemptEnded(
-            attempt=attempt.number,
-            label=transition.label,
-            decision=decision,
-            improved=transition.improved,
-            worsened=transition.worsened,
-            revealed=transition.revealed,
-            rank_before=rank.total,
-            rank_after=None if transition.rank is None else transition.rank.total,
-            reason=transition.reason,
-            repeated=repeated,
-            zero_rank=transition.zero_rank,
-            evidence=compile_evidence(rank, transition, decision, outcomes),
-            bundle=bundle,
-            spent=self._account.spent(),
-            program_time=max(0.0, whole - others),
-        )
 
     @property
     def _incumbent(self) -> Incumbent:
@@ -379,15 +363,6 @@ class Controller:
             return self._parts.snapshots.read(self._incumbent.snapshot, path)
         except KeyError:
             return None
-
-    def _incumbent_measured(self) -> IncumbentMeasured:
-        incumbent = self._incumbent
-        return IncumbentMeasured(
-            snapshot=incumbent.snapshot,
-            total=incumbent.rank.total,
-            obligations=incumbent.statuses(self._plan.contract),
-            epoch=self._epoch,
-        )
 
     def _record(self, event: Event) -> Event:
         self._parts.ledger.append(self._plan.run, event)
@@ -411,9 +386,3 @@ class Controller:
             bundle=self._parts.ledger.head(),
             spent=spent,
         )
-
-
-def _started(attempt: Attempt, asked: Asked) -> AttemptStarted:
-    return AttemptStarted(
-        attempt=attempt.number, form=asked.form, target=asked.target, seed=attempt.seed
-    )
