@@ -10,12 +10,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -73,6 +75,32 @@ class Done:
         return last
 
 
+@dataclass(slots=True)
+class Running:
+    """A command line that has not ended yet."""
+
+    process: subprocess.Popen[str]
+    lines: IO[str]
+    errors: IO[str]
+    seen: str = ""
+
+    def until(self, kind: str) -> Event:
+        """Read on to the next event of this type."""
+        for line in self.lines:
+            self.seen += line
+            event: Event = json.loads(line)
+            if event["type"] == kind:
+                return event
+        raise AssertionError(f"ended without {kind}: {self.finish()}")
+
+    def finish(self) -> Done:
+        """Read on to the end."""
+        self.seen += self.lines.read()
+        code = self.process.wait()
+        self.errors.seek(0)
+        return Done(code, self.seen, self.errors.read())
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """A workspace with a home and a data folder of its own, all below one temporary folder."""
@@ -105,27 +133,33 @@ class Ground:
 
     def veriloop(self, *arguments: str) -> Done:
         """The installed command on this workspace, without a terminal."""
-        with self.started(*arguments) as process:
-            return finish(process)
+        with self.started(*arguments) as running:
+            return running.finish()
 
     @contextmanager
-    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *arguments: str) -> Iterator[Running]:
         """The command in the background; it is gone at the end, whatever happened."""
-        process = subprocess.Popen(
-            [str(VERILOOP), *arguments],
-            cwd=self.root,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+        with tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(
+                [str(VERILOOP), *arguments],
+                cwd=self.root,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+            assert process.stdout is not None
+            overdue = threading.Timer(DEADLINE, process.kill)
+            overdue.start()
+            try:
+                yield Running(process, process.stdout, errors)
+            finally:
+                overdue.cancel()
+                process.kill()
+                process.wait()
+                process.stdout.close()
 
     def run(self, model: Path, *more: str, attempts: int = 1, task: str = "Repair it.") -> Done:
         """One run of the scripted model with every verified commit let through."""
@@ -175,6 +209,19 @@ repeats = {repeats}
 """
 
 
+def shell_contract(line: str, *, timeout: str = "60s", more: str = "") -> str:
+    """A contract with one check: the exit code of a shell line, which takes no time to start."""
+    return f"""version = 1
+{more}
+[[obligation]]
+name = "line"
+run = {json.dumps(line)}
+report = "exit"
+timeout = "{timeout}"
+repeats = 1
+"""
+
+
 def run_line(model: Path, *more: str, attempts: int, task: str = "Repair it.") -> list[str]:
     """The arguments of one run: JSON lines, no questions, search/replace asked for."""
     return [
@@ -182,12 +229,6 @@ def run_line(model: Path, *more: str, attempts: int, task: str = "Repair it.") -
         *("--edit-format", "search-replace", "--threads", "1", "--n-ctx", str(N_CTX)),
         *("--attempts", str(attempts), *more),
     ]
-
-
-def finish(process: subprocess.Popen[str]) -> Done:
-    """Wait for the end of a command."""
-    out, err = process.communicate(timeout=DEADLINE)
-    return Done(process.returncode, out, err)
 
 
 def replace(path: str, old: str, new: str) -> str:
@@ -239,25 +280,15 @@ def wait_for(holds: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.01)
 
 
-def engine_of(process: subprocess.Popen[str]) -> psutil.Process | None:
-    """The engine's process below a running command, `None` while there is none."""
-    for child in children(process.pid):
-        with_socket = {"--socket", "--die-with-parent"}
+def below(running: Running, word: str) -> psutil.Process | None:
+    """A process below a running command that has `word` among its own, `None` if there is none."""
+    for process in psutil.Process(running.process.pid).children(recursive=True):
         try:
-            if with_socket <= set(child.cmdline()):
-                return child
+            if word in process.cmdline():
+                return process
         except psutil.Error:
             continue
     return None
-
-
-def children(pid: int) -> list[psutil.Process]:
-    """All processes below `pid`."""
-    try:
-        below: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-    return below
 
 
 def leftovers(tmp: Path) -> list[str]:
