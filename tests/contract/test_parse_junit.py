@@ -356,3 +356,25 @@ def test_any_testcases_give_unique_bounded_checks_or_a_reason(
         groups = {o.check.name for o in outcomes if o.check.kind is CheckKind.COLLECT}
         assert {o.group for o in outcomes if o.group} <= groups
         assert all(len(o.check.name) <= NAME_LIMIT + 20 for o in outcomes)
+
+
+FAILED = '<failure message="no"/>'
+
+
+def test_memory_addresses_in_the_names_of_tests_do_not_make_them_flaky() -> None:
+    def report(first: str, second: str) -> bytes:
+        return xml(
+            case(f"test_a[&lt;f at {first}&gt;]"),
+            case(f"test_a[&lt;f at {second}&gt;]", FAILED),
+            # pytest reports a test again where its teardown fails as well.
+            case(f"test_a[&lt;f at {second}&gt;]", FAILED),
+            case("test_b[0x7f01]"),
+        )
+
+    one = checks(report("0x7f01", "0x7f02"), 1)
+    assert one == checks(report("0x55aa", "0x5500"), 1)
+    assert {name: o.value for name, o in one.items() if name.startswith("test ")} == {
+        "test tests/test_x.py::test_a[<f at 0x>]": 0,
+        "test tests/test_x.py::test_a[<f at 0x>] #2": 1,
+        "test tests/test_x.py::test_b[0x7f01]": 0,
+    }

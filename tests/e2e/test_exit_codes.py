@@ -27,7 +27,7 @@ CALC: Files = {"calc.py": BROKEN}
 ADDS = shell_contract("grep -q 'a + b' calc.py")
 GOOD = replace("calc.py", "    return a - b", "    return a + b")
 USELESS = replace("calc.py", "    return a - b", "    return a * b")
-LONG = "Let me think about that. " * 500
+LONG = "Let me think about that. " * 80
 
 
 def test_a_spent_budget_is_exit_1_and_is_named(tmp_path: Path) -> None:

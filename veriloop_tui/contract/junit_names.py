@@ -8,12 +8,14 @@ not do: for an inherited or wrapped test it names the file where the function wa
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from veriloop_tui.core.excerpt import one_line
 
 NAME_LIMIT = 400
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]+")
 
 
 def dotted(path: str) -> str:
@@ -61,6 +63,20 @@ def bounded(name: str) -> str:
         return name
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{shown}#{mark}"
+
+
+def steady(name: str, taken: dict[str, dict[str, int]]) -> str:
+    """`name` without memory addresses, which differ from run to run, as `<f at 0x7f12>` has them.
+
+    Names of one report that differ in nothing else are numbered in the order of their appearance;
+    `taken` holds those so far.
+    """
+    plain = _ADDRESS.sub("0x", name)
+    if plain == name:
+        return name
+    same = taken.setdefault(plain, {})
+    number = same.setdefault(name, len(same) + 1)
+    return plain if number == 1 else f"{plain} #{number}"
 
 
 def _is_test_module(part: str) -> bool:

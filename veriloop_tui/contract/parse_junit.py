@@ -14,7 +14,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from veriloop_tui.contract.junit_excerpt import failure_excerpt
-from veriloop_tui.contract.junit_names import bounded, files_by_module, folders, locate
+from veriloop_tui.contract.junit_names import bounded, files_by_module, folders, locate, steady
 from veriloop_tui.contract.unreadable import Unreadable
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.obligation import CheckId, CheckKind, CheckOutcome
@@ -166,6 +166,7 @@ def _text(problem: Element) -> str:
 def _outcomes(cases: list[_Case], obligation: str) -> Iterator[CheckOutcome]:
     files = files_by_module(case.file for case in cases)
     collected: dict[str, None] = {}
+    taken: dict[str, dict[str, int]] = {}
     for case in cases:
         excerpt = failure_excerpt(case.texts) if case.failed else ""
         if case.is_collection:
@@ -178,7 +179,8 @@ def _outcomes(cases: list[_Case], obligation: str) -> Iterator[CheckOutcome]:
         file, classes = locate(case.classname, files)
         head = file or case.classname
         parts = (head, *classes, case.name) if file else (head, case.name)
-        check = CheckId(obligation, CheckKind.TEST, bounded("::".join(filter(None, parts))))
+        name = steady("::".join(filter(None, parts)), taken)
+        check = CheckId(obligation, CheckKind.TEST, bounded(name))
         group = bounded(file) if file else ""
         yield CheckOutcome(check, int(case.failed), case.skipped, group, excerpt)
         if file:
