@@ -33,8 +33,11 @@ def demo(seed: int) -> Run:
     """Run the demo once; seconds from start to exit."""
     began = time.perf_counter()
     done = subprocess.run(
-        (sys.executable, "-c", "from veriloop_tui.cli import main; main()")
-        + ("demo", "--headless", "--json", "--seed", str(seed)),
+        (
+            sys.executable,
+            *("-c", "from veriloop_tui.cli import main; main()"),
+            *("demo", "--headless", "--json", "--seed", str(seed)),
+        ),
         capture_output=True,
         text=True,
         check=False,

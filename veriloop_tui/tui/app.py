@@ -15,6 +15,7 @@ from textual.worker import Worker, WorkerState
 from veriloop_tui.core.event import RunEnded
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.ports import Approval, Session
+from veriloop_tui.errors import SettingsError
 from veriloop_tui.tui.job import Measure, Open, Run
 from veriloop_tui.tui.panels import Panels
 from veriloop_tui.tui.screens import ReasonScreen, TextScreen, keys_text, news_text
@@ -232,14 +233,20 @@ def run_app(
     start: bool = False,
     auto: bool = False,
     exit_when_done: bool = False,
+    theme: str = "",
 ) -> RunEnded | None:
     """Show the app on a workspace until the user leaves; the last run's end, if there was one.
 
     `start` begins a run of `task` at once; with `auto` every verified candidate is committed
     without a question; with `exit_when_done` the app ends with that run, and an error that ended
-    it is raised as the `VeriloopError` it was.
+    it is raised as the `VeriloopError` it was. Raises `SettingsError` for an unknown `theme`.
     """
     app = VeriloopApp(session, task, start, auto, exit_when_done)
+    if theme:
+        if theme not in app.available_themes:
+            known = ", ".join(sorted(app.available_themes))
+            raise SettingsError("settings", "theme", f"{theme!r} is not one of {known}")
+        app.theme = theme
     ended = app.run()
     if exit_when_done and app.bench.failure is not None:
         raise app.bench.failure

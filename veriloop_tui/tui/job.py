@@ -121,17 +121,23 @@ def perform(session: Session, job: Job, inbox: Inbox) -> None:
             facts = session.facts()
             inbox.put(facts)
             inbox.put(EarlierRuns(session.recorded()))
-            if measure and ready(facts):
-                _pour(session.verify(job.cancel), inbox)
+            if measure:
+                _measure(session, facts, job, inbox)
         case Measure():
             facts = session.facts()
             inbox.put(facts)
-            if ready(facts):
-                _pour(session.verify(job.cancel), inbox)
+            _measure(session, facts, job, inbox)
         case Run(task):
             _pour(session.run(task, job.approver, job.cancel), inbox)
         case _:
             assert_never(job.wanted)
+
+
+def _measure(session: Session, facts: SessionFacts, job: Job, inbox: Inbox) -> None:
+    if ready(facts):
+        _pour(session.verify(job.cancel), inbox)
+        # Measuring settles which rung of the staging ladder is in use.
+        inbox.put(session.facts())
 
 
 def watch(session: Session, inbox: Inbox, until: threading.Event) -> None:

@@ -13,7 +13,7 @@ from veriloop_tui.wiring.workspace import Location, opened
 def show(location: Location) -> RunEnded | None:
     """Open the app; the last run's end, if there was one."""
     with opened(location) as workspace, closing(WorkspaceSession(workspace)) as session:
-        return run_app(session)
+        return run_app(session, theme=location.settings.theme)
 
 
 def show_run(
@@ -22,4 +22,4 @@ def show_run(
     """Open the app on a run of `task` that commits every verified candidate."""
     with opened(location) as workspace, closing(WorkspaceSession(workspace, seed)) as session:
         workspace.notices += notices
-        return run_app(session, task, start=True, auto=True)
+        return run_app(session, task, start=True, auto=True, theme=location.settings.theme)

@@ -26,7 +26,6 @@ class WorkspaceSession:
         self._workspace, self._seed = workspace, seed
         self._engine: EngineProcess | None = None
         self._open = ExitStack()
-        self._tier, self._rung = workspace.location.settings.sandbox, ""
 
     def facts(self) -> SessionFacts:
         """What is known without running anything."""
@@ -45,8 +44,8 @@ class WorkspaceSession:
         return SessionFacts(
             root=str(location.root),
             model=location.settings.model,
-            sandbox_tier=self._tier,
-            staging_rung=self._rung,
+            sandbox_tier=location.settings.sandbox,
+            staging_rung=self._workspace.rung,
             contract_path=path,
             trusted=trusted,
             obligations=names,

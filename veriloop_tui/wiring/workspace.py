@@ -92,7 +92,11 @@ def sandbox_of(location: Location) -> Sandbox:
 
 @dataclass(slots=True)
 class Workspace:
-    """An open workspace. `notices` are degraded modes and repairs that nobody has told yet."""
+    """An open workspace.
+
+    `notices` are degraded modes and repairs that nobody has told yet; `rung` is the rung of the
+    staging ladder in use, empty before the first measurement.
+    """
 
     location: Location
     snapshots: WorkspaceSnapshots
@@ -100,6 +104,7 @@ class Workspace:
     promoter: JournalledPromoter
     clock: SystemClock
     notices: list[str] = field(default_factory=list)
+    rung: str = ""
 
     def verifier(self, contract: Contract) -> ContractVerifier:
         """The verifier of this workspace. Raises `SandboxUnavailable`, `StagingUnavailable`."""
@@ -107,6 +112,7 @@ class Workspace:
         sandbox = sandbox_of(location)
         stager, notes = choose_stager(location.root, location.data / "scratch")
         self.notices += [*sandbox.notices, *notes]
+        self.rung = stager.rung
         return ContractVerifier(
             contract.obligations,
             stager,
