@@ -170,6 +170,19 @@ class SnapshotRefused(StoreError):
         super().__init__(f"{root} cannot be used as a workspace: {problem}.")
 
 
+class NothingRecorded(StoreError):
+    """The workspace has no store yet."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"Nothing has been recorded for this workspace yet ({path} is missing); "
+            "`veriloop verify` or a run makes the first record."
+        )
+
+
 class SnapshotNotFound(StoreError):
     """An id that no stored snapshot, bundle or attempt has."""
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from veriloop_tui.errors import StoreDamaged, StoreError, WorkspaceBusy
+from veriloop_tui.errors import NothingRecorded, StoreDamaged, StoreError, WorkspaceBusy
 from veriloop_tui.store import seal, wal
 
 APPLICATION_ID = 0x564C5431
@@ -186,11 +186,11 @@ def is_open(directory: Path) -> bool:
 def reading(directory: Path) -> Iterator[sqlite3.Connection]:
     """One connection that cannot write, for looking at a store even if it is damaged.
 
-    Raises `StoreError` where there is no store, `StoreDamaged` where SQLite cannot read it.
+    Raises `NothingRecorded` where there is no store, `StoreDamaged` where SQLite cannot read it.
     """
     path = directory / DATABASE_NAME
     if not path.is_file():
-        raise StoreError(f"Nothing has been recorded for this workspace yet ({path} is missing).")
+        raise NothingRecorded(str(path))
     connection = _connect_to_read(path)
     try:
         with naming_damage(str(path)):

@@ -127,7 +127,7 @@ def rollback(
 
 
 def fsck(location: Location, head: str) -> tuple[Damage, ...]:
-    """Every place that is not as it was written. Raises `StoreError` where nothing is recorded."""
+    """Every place that is not as it was written. Raises `NothingRecorded`."""
     surroundings = Surroundings(
         connect=lambda: reading(location.data),
         files=lambda: audit_files(location.data),

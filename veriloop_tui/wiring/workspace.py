@@ -171,7 +171,7 @@ class Records:
 
 @contextmanager
 def recorded(location: Location) -> Iterator[Records]:
-    """The records of a workspace. Raises `StoreError` where there are none."""
+    """The records of a workspace. Raises `NothingRecorded`."""
     with reading(location.data) as connection:
         ledger = ReadLedger(connection)
         yield Records(
