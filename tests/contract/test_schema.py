@@ -243,6 +243,8 @@ def test_the_hash_follows_every_word_of_the_contract() -> None:
         "_pytest/x.py",
         "pluggy/__init__.py",
         "src/pytest.py",
+        "pytest_cov/plugin.py",
+        "_hypothesis_pytestplugin.py",
         ".venv/lib/python3.11/site-packages/pytest/__init__.py",
         "plug.egg-info/entry_points.txt",
         "__pycache__/mod.cpython-311.pyc",
@@ -267,6 +269,35 @@ def test_protected_paths(path: str) -> None:
 )
 def test_unprotected_paths(path: str) -> None:
     assert not protects(parse(WHOLE), path)
+
+
+@pytest.mark.parametrize(
+    ("run", "path"),
+    [
+        ('["sh", "check.sh"]', "check.sh"),
+        ('"sh ./scripts/check.sh"', "scripts/check.sh"),
+        ('"true && ./run"', "run"),
+        ('["ci/go", "fast"]', "ci/go"),
+        ('"python -W error tools/check.py"', "tools/check.py"),
+        ('"A=1 python3.12 app.py | diff - want"', "app.py"),
+        ('["bash", "-c", "./x && node a.js"]', "a.js"),
+        ('"cd sub && ./check"', "sub/check"),
+        ('". ./env && true"', "env"),
+        ('"timeout 9 checks/all.sh"', "checks/all.sh"),
+        ("\"sh -c './a b'\"", "a"),
+    ],
+)
+def test_the_programs_that_a_command_starts_are_protected(run: str, path: str) -> None:
+    contract = parse(f'version = 1\n[[obligation]]\nname = "t"\nrun = {run}\nreport = "exit"\n')
+    assert protects(contract, path)
+
+
+@pytest.mark.parametrize(
+    "run", ['["ruff", "check", "src/a.py"]', '"python -m mypy src/a.py"', '"cat src/a.py | wc -l"']
+)
+def test_what_a_command_only_looks_at_may_be_changed(run: str) -> None:
+    contract = parse(f'version = 1\n[[obligation]]\nname = "t"\nrun = {run}\nreport = "exit"\n')
+    assert contract.protected == DEFAULT_PROTECTED
 
 
 KEYS = st.sampled_from(["a", "b", "c-d", "e_1"])

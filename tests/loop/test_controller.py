@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -29,7 +30,14 @@ from veriloop_tui.core.event import (
     ProposalDelta,
     RunEnded,
 )
-from veriloop_tui.core.obligation import BudgetLimits, Measurement
+from veriloop_tui.core.obligation import (
+    BudgetLimits,
+    CheckId,
+    CheckKind,
+    CheckOutcome,
+    Measurement,
+    Ranked,
+)
 from veriloop_tui.core.ports import Approval, InvalidAnswer
 from veriloop_tui.core.snapshot import Delete, Write
 from veriloop_tui.core.transition import Decision, Label
@@ -160,6 +168,31 @@ def test_what_is_no_candidate_is_invalid_and_never_run(
     assert attempts(events)[0].label is Label.INVALID
     assert attempts(events)[0].reason
     assert bench.verifier.runs == 2
+
+
+def in_checks(files: Files) -> Measurement:
+    """As `passing`, reported as tests of `checks.py`, and one doctest of `app.py`."""
+    told = passing(files)
+    assert isinstance(told, Ranked)
+    run = tuple(replace(outcome, group="checks.py") for outcome in told.runs[0])
+    doctest = CheckOutcome(CheckId("t", CheckKind.TEST, "app.py::app.add"), 0, group="app.py")
+    return replace(told, runs=((*run, doctest),))
+
+
+def test_a_file_that_tests_came_from_is_protected_whatever_its_name() -> None:
+    edit = (Write("app.py", b"a = ok\nb = ok\n"), Write("checks.py", b""))
+    files = {"app.py": BOTH_BAD, "checks.py": b"tests"}
+    bench = Bench(FakeProposer(edit), files, in_checks, BudgetLimits(attempts=1))
+    events, _ = bench.run()
+    assert attempts(events)[0].label is Label.INVALID
+    assert attempts(events)[0].reason == "checks.py: tests of the contract are in this file"
+    assert bench.workspace.live == files
+
+
+def test_code_that_holds_doctests_can_be_improved() -> None:
+    bench = Bench(FakeProposer(BOTH_GOOD), measured=in_checks)
+    _, end = bench.run()
+    assert end.outcome is Outcome.COMPLETE
 
 
 def test_a_rejection_is_evidence_for_the_next_attempt_and_a_commit_clears_it() -> None:

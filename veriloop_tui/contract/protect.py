@@ -116,7 +116,10 @@ _SHADOWS = (
     "/_pytest/",
     "/src/pytest/",
     "/src/_pytest/",
-    "/pytest_*.py",
+    # Plug-ins are loaded by name, ours first, where the workspace is on the import path.
+    "*pytest*.py",
+    "/*pytest*/",
+    "/src/*pytest*/",
 )
 
 DEFAULT_PROTECTED: tuple[str, ...] = (
@@ -135,7 +138,12 @@ def protects(contract: Contract, path: str) -> bool:
     Case and Unicode composition make no difference, since on some filesystems `Conftest.py` is
     `conftest.py`.
     """
-    return _spec(contract.protected).match_file(_folded(path))
+    return matches(contract.protected, path)
+
+
+def matches(patterns: tuple[str, ...], path: str) -> bool:
+    """Whether one of the patterns covers `path`, read as `protects` reads a contract's."""
+    return _spec(patterns).match_file(_folded(path))
 
 
 @lru_cache(maxsize=8)

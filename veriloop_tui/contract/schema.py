@@ -10,7 +10,8 @@ from typing import NoReturn, get_args
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore import GitIgnorePatternError
 
-from veriloop_tui.contract.protect import DEFAULT_PROTECTED, protects
+from veriloop_tui.contract.protect import DEFAULT_PROTECTED, matches, protects
+from veriloop_tui.contract.scripts import scripts_of
 from veriloop_tui.contract.toml_lines import key_lines, line_of
 from veriloop_tui.contract.toml_table import Table
 from veriloop_tui.core.excerpt import one_line
@@ -62,9 +63,10 @@ def parse_contract(content: bytes, path: str = CONTRACT_FILE) -> Contract:
     if root.get("version") is None:
         root.fail("version", f"is missing; begin the file with `version = {VERSION}`")
     root.count("version", VERSION)
+    obligations = _obligations(root)
     contract = Contract(
-        obligations=_obligations(root),
-        protected=_protected(root.table("protect")),
+        obligations=obligations,
+        protected=_protected(root.table("protect"), obligations),
         budget=_budget(root.table("budget")),
     )
     root.end()
@@ -108,7 +110,8 @@ def _budget(table: Table) -> BudgetLimits:
     return limits
 
 
-def _protected(table: Table) -> tuple[str, ...]:
+def _protected(table: Table, obligations: tuple[Obligation, ...]) -> tuple[str, ...]:
+    """What is always protected, what the user adds, and what the commands start."""
     added = table.texts("paths") or ()
     for pattern in added:
         if pattern.startswith("!"):
@@ -120,7 +123,14 @@ def _protected(table: Table) -> tuple[str, ...]:
         except GitIgnorePatternError:
             table.fail("paths", f"{one_line(repr(pattern), 80)} is not a gitignore pattern")
     table.end()
-    return tuple(dict.fromkeys((*DEFAULT_PROTECTED, *added)))
+    protected = (*DEFAULT_PROTECTED, *added)
+    started = [
+        pattern
+        for obligation in obligations
+        for pattern in scripts_of(obligation)
+        if not matches(protected, pattern.removeprefix("**").removeprefix("/"))
+    ]
+    return tuple(dict.fromkeys((*protected, *started)))
 
 
 def _obligations(root: Table) -> tuple[Obligation, ...]:

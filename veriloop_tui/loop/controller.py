@@ -237,6 +237,10 @@ class Controller:
         if touched:
             reason = f"{one_line(touched[0], 200)}: this path is protected"
             return invalid(reason), Decision.RULE_REJECTED
+        tests = sorted(self._incumbent.test_files.intersection(result.paths))
+        if tests:
+            reason = f"{one_line(tests[0], 200)}: tests of the contract are in this file"
+            return invalid(reason), Decision.RULE_REJECTED
         try:
             tree = self._parts.snapshots.candidate(result)
         except InvalidEdit as error:

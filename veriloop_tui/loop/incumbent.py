@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from veriloop_tui.core.event import FailingCheck, ObligationStatus
 from veriloop_tui.core.obligation import (
+    CheckKind,
     CheckOutcome,
     CommandRecord,
     Contract,
@@ -45,6 +46,18 @@ class Incumbent:
             for check in self.rank.failing
         )
 
+    @property
+    def test_files(self) -> frozenset[str]:
+        """The files that tests came from, whatever their names are.
+
+        Not those of doctests in Python code: there the code itself would be out of reach.
+        """
+        return frozenset(
+            outcome.group
+            for outcome in self.outcomes
+            if outcome.check.kind is CheckKind.TEST and not _is_doctest(outcome)
+        )
+
     def statuses(self, contract: Contract) -> tuple[ObligationStatus, ...]:
         """One line per obligation, in the contract's order, for people to read."""
         failing = self.failing
@@ -63,6 +76,12 @@ class Incumbent:
             )
             for obligation in contract.obligations
         )
+
+
+def _is_doctest(outcome: CheckOutcome) -> bool:
+    """A doctest is named by the dotted name of what it is in, a test function by its own."""
+    name = outcome.check.name.removeprefix(outcome.group).partition("[")[0]
+    return outcome.group.endswith(".py") and "." in name
 
 
 def measure_incumbent(
