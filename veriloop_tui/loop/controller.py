@@ -273,7 +273,8 @@ class Controller:
         if not transition.may_commit:
             yield from self._end(attempt, transition, Decision.RULE_REJECTED, judged)
             return
-        warnings = suspicions(attempt.diff)
+        assert attempt.candidate is not None
+        warnings = suspicions(attempt.candidate.changes, self._read, attempt.diff)
         yield self._record(
             ApprovalRequested(
                 attempt=attempt.number,
