@@ -61,7 +61,7 @@ def test_keys_and_the_ledger_cannot_be_read(
         secret.write_text("SECRET")
     attack = "; ".join(f"cat {secret} && echo read" for secret in secrets)
     ran = ground.run(
-        f"{attack}; cat /etc/shadow /etc/ssh/*key; ls -A {ground.home} {ground.data}; echo ended",
+        f"{attack}; cat /etc/shadow* /etc/gshadow* /etc/ssh/*key; ls -A {ground.home} {ground.data}; echo ended",
         rung=rung,
     )
     assert ran.tail.endswith("ended\n")

@@ -13,7 +13,7 @@ from veriloop_tui.contract.toolchain import toolchains
 
 _REPORT_FOLDER = Path("/run/veriloop")
 _SMALL = 64 << 20
-_SECRET_FILES = (Path("/etc/shadow"), Path("/etc/gshadow"))
+_SECRET_FILES = tuple(map(Path, ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")))
 _SECRET_FOLDERS = (Path("/etc/ssh"),)
 # What the kernel lets root change or read through /proc with no capability at all, since it looks
 # only at the user id: shown read-only, or hidden.
