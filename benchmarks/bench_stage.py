@@ -21,22 +21,10 @@ from veriloop_tui.contract.verify import ContractVerifier
 from veriloop_tui.core.obligation import Obligation, Ranked
 from veriloop_tui.core.snapshot import Change, Write
 from veriloop_tui.store.staging.ladder import WantedRung, choose_stager
+from veriloop_tui.wiring.clock import SystemClock
 
 COMMAND = ("/bin/sh", "-c", "cat f0/0.py >/dev/null; echo written >f0/product")
 RUNS = 7
-
-
-class RealClock:
-    """The machine's own time."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def make_files(root: Path, count: int) -> None:
@@ -77,10 +65,10 @@ def bench(count: int) -> None:
                 verifier = ContractVerifier(
                     (Obligation("o", COMMAND, "exit"),),
                     stager,
-                    choose_sandbox(tier, host, RealClock()),
+                    choose_sandbox(tier, host, SystemClock()),
                     lambda: 0,
                     lambda: 0,
-                    RealClock(),
+                    SystemClock(),
                 )
 
                 def cycle(verifier: ContractVerifier = verifier) -> None:

