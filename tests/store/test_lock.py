@@ -18,7 +18,8 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from veriloop_tui.store.lock import WorkspaceLock
-with WorkspaceLock(Path(sys.argv[1]), Path("/work"), SystemClock()):
+from veriloop_tui.wiring.clock import SystemClock
+with WorkspaceLock(Path(sys.argv[1]), Path("/project"), SystemClock()):
     print("held", flush=True)
     time.sleep(60)
 """
