@@ -192,6 +192,10 @@ def test_an_interrupt_while_the_prompt_is_evaluated_ends_the_run(tmp_path: Path)
     line = run_line(ground.model(GOOD), "--n-ctx", "131072", attempts=1, task="Mend calc.py.")
     with ground.started(*line) as running:
         running.until("attempt-started")
+        engine = below(running, "--die-with-parent")
+        assert engine is not None
+        loaded = engine.cpu_times().user
+        wait_for(lambda: engine.cpu_times().user > loaded + 0.5)
         running.process.send_signal(signal.SIGINT)
         done = running.finish()
     assert done.code == 130, (done.out[-500:], done.err)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.ground import (
     Files,
+    Running,
     contents,
     create,
     delete,
@@ -17,6 +19,7 @@ from tests.e2e.ground import (
     replace,
     run_line,
     shell_contract,
+    wait_for,
 )
 
 OLD: Files = {
@@ -80,3 +83,27 @@ def test_a_kill_at_any_moment_leaves_the_old_files_or_the_new_ones(tmp_path: Pat
         assert after == new or not committed, "an announced commit is gone"
         assert {path.name for path in tmp_path.iterdir()} == around
         ground.fsck()
+
+
+def test_a_kill_while_a_command_is_starting_leaves_it_not_running(tmp_path: Path) -> None:
+    ground = make_ground(tmp_path, OLD, shell_contract("sleep 1000"))
+    chance = random.Random(5)
+    for _ in range(12):
+        with ground.started("verify") as running:
+            # Overlay and sandbox are set up in the first hundredth of a second.
+            wait_for(partial(starts, running, b"sleep 1000"))
+            time.sleep(chance.uniform(0, 0.012))
+            running.process.kill()
+            running.finish()
+        no_leftovers(tmp_path)
+
+
+def starts(running: Running, words: bytes) -> bool:
+    """Whether a child of the command, as yet only setting up, is to run these words."""
+    own = Path("/proc") / str(running.process.pid)
+    try:
+        children = [(task / "children").read_text().split() for task in (own / "task").iterdir()]
+        lines = [(own.parent / pid / "cmdline").read_bytes() for pids in children for pid in pids]
+    except OSError:
+        return False
+    return any(words in line for line in lines)

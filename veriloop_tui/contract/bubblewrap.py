@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from veriloop_tui.contract.job import Job, Launch, Tier, Wires, environment, limited
+from veriloop_tui.contract.job import (
+    GRACE,
+    Job,
+    Launch,
+    Tier,
+    Wires,
+    environment,
+    limited,
+    supervised,
+)
 from veriloop_tui.contract.toolchain import toolchains
 
 _REPORT_FOLDER = Path("/run/veriloop")
@@ -65,7 +74,8 @@ class BubblewrapSandbox:
             "--",
             *limited(self.prlimit, job.limits, job.argv),
         )
-        return Launch(argv, variables, 0.0)
+        # bubblewrap ends with its parent, but not yet while it is setting up.
+        return Launch(supervised("-", wires.leash, argv), variables, GRACE)
 
     def _hide(self, job: Job) -> Iterator[str]:
         for folder in self.hidden:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -109,6 +110,19 @@ def environment(path: str, home: str, temporary: str) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+# Seconds that a supervisor gets to kill what it started.
+GRACE = 4.0
+_REAPER = Path(__file__).with_name("reap.py")
+
+
+def supervised(status: str, leash: int, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """`argv` under a supervisor that ends all it started when the leash's other end closes.
+
+    `status` is the descriptor for the supervisor's report, `-` for none.
+    """
+    return (sys.executable, "-I", "-S", str(_REAPER), status, str(leash), *argv)
 
 
 def limited(prlimit: str, limits: Limits, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 Usage: reap.py STATUS_FD LEASH_FD COMMAND... As a child subreaper it inherits every orphan below
 it, daemons in sessions of their own too. When the command has ended, or the leash's other end is
-closed, it kills all that is left and reports the command's exit code as a line of JSON. Uses the
-standard library alone, since it is started with no site packages.
+closed, it kills all that is left and reports the command's exit code as a line of JSON. For a
+command that enters namespaces and reports by itself, STATUS_FD is `-`. Uses the standard library
+alone, since it is started with no site packages.
 """
 
 from __future__ import annotations
@@ -30,24 +31,30 @@ _KILLING_SECONDS = 2.0
 
 
 def main(status: int, leash: int, argv: list[str]) -> int:
-    """Run `argv` to its end, or the leash's; the exit code of this process."""
+    """Run `argv` to its end, or the leash's, and report; the exit code of this process."""
+    _bring_loopback_up()
+    # The right to do so, kept by the namespaces' program, is not the command's.
+    ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    os.set_inheritable(status, False)
+    code = supervise(leash, argv)
+    if code is None:
+        return 1
+    os.write(status, b'{"exit-code": %d}\n' % code)
+    return code if code >= 0 else 128 - code
+
+
+def supervise(leash: int, argv: list[str]) -> int | None:
+    """Run `argv` and end all that it leaves; its exit code, `None` if the leash ended first."""
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(woken)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _bring_loopback_up()
-    # The right to do so, kept by the namespaces' program, is not the command's.
-    ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    for wire in (status, leash):
-        os.set_inheritable(wire, False)
+    os.set_inheritable(leash, False)
     child = os.posix_spawnp(argv[0], argv, os.environ)
     code = _wait(child, wake, leash)
     _kill_rest()
-    if code is None:
-        return 1
-    os.write(status, b'{"exit-code": %d}\n' % code)
-    return code if code >= 0 else 128 - code
+    return code
 
 
 def _bring_loopback_up() -> None:
@@ -111,4 +118,7 @@ def _below() -> set[int]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "-":
+        ended = supervise(int(sys.argv[2]), sys.argv[3:])
+        sys.exit(1 if ended is None else ended if ended >= 0 else 128 - ended)
     sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from veriloop_tui.contract.job import Job, Launch, Tier, Wires, environment, limited
+from veriloop_tui.contract.job import (
+    GRACE,
+    Job,
+    Launch,
+    Tier,
+    Wires,
+    environment,
+    limited,
+    supervised,
+)
 
-_REAPER = Path(__file__).with_name("reap.py")
-_GRACE = 4.0
 _LIFE = ("--fork", "--kill-child=SIGKILL", "--mount-proc")
 
 
@@ -37,11 +43,11 @@ class SupervisedSandbox:
         home, temporary = job.private / "home", job.private / "tmp"
         for folder in (home, temporary):
             folder.mkdir(exist_ok=True)
-        reaper = (sys.executable, "-I", "-S", str(_REAPER), str(wires.status), str(wires.leash))
+        command = limited(self.prlimit, job.limits, job.argv)
         return Launch(
-            (*self.unshare, *reaper, *limited(self.prlimit, job.limits, job.argv)),
+            (*self.unshare, *supervised(str(wires.status), wires.leash, command)),
             environment(self.path, str(home), str(temporary)),
-            _GRACE,
+            GRACE,
         )
 
 
