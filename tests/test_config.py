@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,11 @@ def test_a_broken_file_is_named(user: Path, content: bytes) -> None:
     user.write_bytes(content)
     with pytest.raises(SettingsError, match=r"settings\.toml"):
         load_settings({}, {}, None, user)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(user: Path, workspace: Path) -> None:
+    os.mkfifo(workspace / WORKSPACE_FILE)
+    assert load_settings({}, {}, workspace, user).sandbox == "best"
 
 
 def test_the_users_file_is_in_the_configuration_folder() -> None:

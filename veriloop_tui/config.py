@@ -6,6 +6,7 @@ to ask a model but not how commands are isolated, what is loaded from disk, or w
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -119,7 +120,8 @@ def _only_harmless(values: Mapping[str, object]) -> Mapping[str, object]:
 
 def _read(path: Path) -> Mapping[str, object]:
     try:
-        with path.open("rb") as file:
+        # A pipe in its place must not make us wait for a writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -205,6 +206,12 @@ def test_a_huge_file_is_refused_unread() -> None:
 
 def test_a_missing_file_names_the_command_that_writes_it(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="veriloop init"):
+        load_contract(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "veriloop.toml")
+    with pytest.raises(ContractError, match="version"):
         load_contract(tmp_path)
 
 

@@ -41,7 +41,7 @@ from veriloop_tui.core.obligation import (
 from veriloop_tui.core.ports import Approval, InvalidAnswer
 from veriloop_tui.core.snapshot import Delete, Write
 from veriloop_tui.core.transition import Decision, Label
-from veriloop_tui.errors import EngineCrashed, SandboxUnavailable
+from veriloop_tui.errors import ContractError, EngineCrashed, SandboxUnavailable
 from veriloop_tui.loop.controller import Controller
 from veriloop_tui.loop.plan import Parts, Plan
 
@@ -215,6 +215,17 @@ def test_a_user_rejection_is_kept_with_its_reason_and_not_asked_again() -> None:
     assert len(bench.approver.asked) == 1
     assert end.commits == 0
     assert bench.workspace.live == {"app.py": BOTH_BAD}
+
+
+def test_a_contract_that_changes_during_the_run_ends_it() -> None:
+    bench = Bench(FakeProposer(A_GOOD, BOTH_GOOD))
+    bench.approver.meanwhile = lambda: bench.workspace.live.update({"veriloop.toml": b"new"})
+    events: list[Event] = []
+    with pytest.raises(ContractError, match="start another"):
+        collect(bench.controller.events(), events)
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].outcome is Outcome.FAILED
+    assert events[-1].commits <= 1
 
 
 def test_a_satisfied_workspace_claims_no_success() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -36,7 +37,8 @@ def load_contract(workspace: Path) -> Contract:
     """The contract in the workspace's folder. Raises `ContractError`."""
     path = workspace / CONTRACT_FILE
     try:
-        with path.open("rb") as file:
+        # A pipe in its place must not make us wait for a writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         problem = "there is no contract here; `veriloop init` writes one"

@@ -34,6 +34,7 @@ from veriloop_tui.core.transition import Decision, Transition, invalid, unrankab
 from veriloop_tui.errors import (
     BaselineNotRankable,
     Cancelled,
+    ContractError,
     EngineError,
     InvalidEdit,
     StaleBase,
@@ -46,6 +47,7 @@ from veriloop_tui.loop.plan import Attempt, Parts, Plan, attempt_seed
 from veriloop_tui.loop.suspicion import suspicions
 from veriloop_tui.loop.telling import attempt_ended, attempt_started, incumbent_measured
 
+CONTRACT = "veriloop.toml"
 PAUSE = 1.0
 # An answer that came within this time leaves no more room for an edit than another look would.
 AT_ONCE = 0.05
@@ -132,6 +134,10 @@ class Controller:
         snapshots = self._parts.snapshots
         paths = snapshots.drift(self._incumbent.snapshot)
         while paths:
+            if CONTRACT in paths:
+                # What is measured from here on would be bound to a contract that holds no more.
+                problem = "was changed during the run, which therefore ended; start another"
+                raise ContractError(CONTRACT, 0, "", problem)
             self._epoch += 1
             self._history = ()
             if self._carried is not None and set(self._carried.paths) & set(paths):

@@ -275,6 +275,13 @@ def test_read_only_files_and_folders_are_refused(ground: Ground) -> None:
     refuse(ground, "read-only", Write("pkg/n.py", b"new"))
 
 
+def test_a_workspace_that_is_gone_is_refused(ground: Ground) -> None:
+    candidate = ground.candidate(Write("a.py", b"new"))
+    ground.root.rename(ground.root.with_name("elsewhere"))
+    with pytest.raises(PromotionFailed, match="No such file"):
+        ground.promoter().promote(candidate, RESULT, BUNDLE, ground.commit)
+
+
 def test_a_file_another_program_keeps_open_for_writing_is_refused(ground: Ground) -> None:
     with (ground.root / "a.py").open("r+b"):
         refuse(ground, "open for writing", Write("a.py", b"new"))

@@ -103,7 +103,9 @@ class JournalledPromoter:
             self._recover()
             if self._committed(bundle_id):
                 raise PromotionFailed(bundle_id, "the ledger holds this bundle already")
-            with Beneath(self._root) as beneath:
+            with failing_at(str(self._root)):
+                opened = Beneath(self._root)
+            with opened as beneath:
                 stage = self._open_stage(beneath)
                 prepared = self._prepare(candidate, bundle_id, beneath, stage)
                 settlement = self._settlement(prepared, beneath, stage)
