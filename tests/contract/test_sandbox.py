@@ -232,6 +232,17 @@ def test_commands_run_as_the_user_without_a_terminal_and_without_input(
     assert ran.tail == f"{os.getuid()}\n{os.getgid()}\nno terminal\n"
 
 
+def test_the_users_session_keyring_is_out_of_reach(tmp_path: Path) -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "tests.contract.keyring", str(tmp_path)),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["outside: found", *(f"{tier}: -1" for tier in TIERS)]
+
+
 def test_no_further_user_namespace_can_be_made(ground: Ground) -> None:
     assert ground.run("unshare -Ur true").exit_code != 0
 

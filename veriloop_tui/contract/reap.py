@@ -24,6 +24,9 @@ from pathlib import Path
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+# The C library has no function for this one; on other machines the keyring stays the user's.
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "armv7l": 311, "i686": 288}
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
@@ -51,10 +54,18 @@ def supervise(leash: int, argv: list[str]) -> int | None:
     signal.set_wakeup_fd(woken)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.set_inheritable(leash, False)
+    _leave_keyring()
     child = os.posix_spawnp(argv[0], argv, os.environ)
     code = _wait(child, wake, leash)
     _kill_rest()
     return code
+
+
+def _leave_keyring() -> None:
+    """Take a new session keyring: the user's holds tickets and keys, and no namespace hides it."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def _bring_loopback_up() -> None:
