@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,7 +11,7 @@ from typing import Literal
 from veriloop_tui.core.ports import Stager
 from veriloop_tui.core.snapshot import Delete, Write
 from veriloop_tui.errors import StagingUnavailable
-from veriloop_tui.store.staging.area import is_private, sweep
+from veriloop_tui.store.staging.area import is_private, stage_area, sweep
 from veriloop_tui.store.staging.copying import CopyStager
 from veriloop_tui.store.staging.namespace import MountNamespace, find_namespace
 from veriloop_tui.store.staging.overlay import OverlayStager
@@ -143,8 +142,9 @@ def probe(stager: OverlayStager | CopyStager) -> ProbeFailed | None:
     """
     try:
         stager.scratch_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=stager.scratch_dir) as folder:
-            failed = _probe_small(replace(stager, root=Path(folder).resolve() / "workspace"))
+        # An area of its own, so that what a killed probe leaves is swept as a stage is.
+        with stage_area(stager.scratch_dir, stager.rung) as area:
+            failed = _probe_small(replace(stager, root=area.resolve() / "workspace"))
         if failed is not None or isinstance(stager, CopyStager):
             return failed
         with stager.stage(()) as stage:
