@@ -16,7 +16,7 @@ from veriloop_tui.tui.widgets import Bar, CheckKey, Checks, Detail, Line, Tab, T
 from veriloop_tui.tui.workbench import Moment
 
 PROMPT = "What should the model do? Enter starts a run."
-UNTRUSTED = "a run needs a trusted contract"
+UNTRUSTED = "no trusted contract: run `veriloop init` or `veriloop trust`, then press m"
 
 
 class Panels(Vertical):
