@@ -99,7 +99,7 @@ class Reciter:
         self.asked += 1
         good = f"goal{goal} done"
         old, new = f"goal{goal} open", good if kind else f"{good}\nextra{goal} open"
-        yield TextDelta(f"goals.txt\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n")
+        yield TextDelta(f"goals/{goal}\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n")
         yield ChatFinished("stop", Usage(1, 1, 0), Timings(0.0, 0.0))
 
 
