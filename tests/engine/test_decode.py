@@ -62,6 +62,7 @@ class Bench:
         for event in events:
             if isinstance(event, ChatFinished):
                 return text, event
+            assert isinstance(event, TextDelta)
             text += event.text
         raise AssertionError("no last event")
 

@@ -5,16 +5,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["system", "user", "assistant"]
-FinishReason = Literal["stop", "length", "cancelled"]
+Role = Literal["system", "user", "assistant", "tool"]
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model asks for; `arguments` is JSON text as the model wrote it."""
+
+    ident: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call; `parameters` is its JSON schema, as JSON text."""
+
+    name: str
+    description: str
+    parameters: str
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation."""
+    """One message of a conversation.
+
+    `reasoning` and `tool_calls` belong to the assistant's, `tool_call_id` to a tool's answer.
+    """
 
     role: Role
     content: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The answer must match this grammar, in llama.cpp's GBNF."""
+
+    gbnf: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """The answer must be a JSON document that fits this schema, given as JSON text."""
+
+    schema: str
+
+
+Structure = Grammar | JsonSchema
+TemplateValue = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +75,9 @@ class ChatRequest:
     """One completion to make.
 
     With `continue_final_message` the last message is the assistant's and the answer goes on from
-    its text. `max_tokens` bounds the answer; `seed` fixes the sampler's randomness.
+    its text. `max_tokens` bounds the answer, thinking included; `seed` fixes the sampler's
+    randomness, and candidate i of `n` draws with `seed + i`. `thinking_tokens` bounds the thinking
+    (`None`: what leaves room for an answer). `template_values` reach the chat template by name.
     """
 
     messages: tuple[Message, ...]
@@ -42,15 +86,25 @@ class ChatRequest:
     max_tokens: int
     stop: tuple[str, ...] = ()
     continue_final_message: bool = False
+    n: int = 1
+    structure: Structure | None = None
+    tools: tuple[Tool, ...] = ()
+    thinking_tokens: int | None = None
+    template_values: tuple[tuple[str, TemplateValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one request; `reused` of the prompt's tokens came from the KV cache."""
+    """Token counts of one request; `reused` of the prompt's tokens came from the KV cache.
+
+    Of the completion's tokens, over all candidates, `accepted` came out of `drafted` ones.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     reused_tokens: int
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     @property
     def evaluated_tokens(self) -> int:
@@ -68,21 +122,55 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """The next piece of the answer."""
+    """The next piece of a candidate's answer."""
 
     text: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """The next piece of a candidate's thinking."""
+
+    text: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalled:
+    """A whole call of a tool, in the order in which a candidate makes them."""
+
+    call: ToolCall
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedCall:
+    """What looked like a call of a tool and was none: its text, and what is wrong with it."""
+
+    text: str
+    problem: str
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateEnded:
+    """One of several candidates has ended; with one candidate, `ChatFinished` says it all."""
+
+    index: int
+    finish_reason: FinishReason
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFinished:
-    """The end of the answer, with what it cost."""
+    """The end of all candidates, with what they cost; the reason is the first candidate's."""
 
     finish_reason: FinishReason
     usage: Usage
     timings: Timings
 
 
-ChatEvent = TextDelta | ChatFinished
+ChatEvent = TextDelta | ReasoningDelta | ToolCalled | MalformedCall | CandidateEnded | ChatFinished
 
 
 @dataclass(frozen=True, slots=True)

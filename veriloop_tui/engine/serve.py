@@ -106,6 +106,7 @@ class _Answer(Response):
     def _encode(self, event: ChatEvent) -> bytes:
         if isinstance(event, TextDelta):
             return wire.sse(wire.chunk(self._head, {"content": event.text}))
+        assert isinstance(event, ChatFinished)
         spent = wire.usage_fields(event)
         last = wire.sse({**wire.chunk(self._head, {}, event.finish_reason), **spent})
         options = self._body.stream_options
