@@ -16,7 +16,8 @@ from veriloop_tui.core.chat import ChatFinished, ChatRequest, Message, Sampling,
 from veriloop_tui.engine.decode import generate
 from veriloop_tui.engine.gguf_facts import read_facts
 from veriloop_tui.engine.llama import Memory, Model, silence_logs
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.template import ChatTemplate
 
 N_CTX, N_TOKENS, ROUNDS = 4096, 128, 5
@@ -44,7 +45,7 @@ def main(path: Path) -> None:
     text = template.render(request(STORY).messages)
     prompt = vocabulary.tokenise(text)
     high = Llama(str(path), n_ctx=N_CTX, n_threads=THREADS, verbose=False)
-    with EngineProcess(EngineSettings(path, n_ctx=N_CTX)) as process:
+    with EngineProcess(LoadSettings(path, n_ctx=N_CTX)) as process:
         client = process.client()
 
         def direct() -> float:

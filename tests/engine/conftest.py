@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.scripted_gguf import write_random_gguf
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
 
 
 @pytest.fixture(scope="session")
@@ -34,5 +35,5 @@ def tiny_qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def engine(smollm: Path) -> Iterator[EngineProcess]:
     """An engine with the real model; tests must leave it running."""
-    with EngineProcess(EngineSettings(smollm, n_ctx=4096)) as process:
+    with EngineProcess(LoadSettings(smollm, n_ctx=4096)) as process:
         yield process

@@ -25,7 +25,8 @@ from veriloop_tui.core.chat import (
     Usage,
 )
 from veriloop_tui.engine.chat import Endpoint, EngineClient
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import (
     ContextTooLong,
     EngineCrashed,
@@ -52,7 +53,7 @@ def complete(client: EngineClient, request: ChatRequest) -> tuple[str, ChatFinis
 def tiny(tmp_path: Path) -> Iterator[EngineProcess]:
     """An engine of its own for tests that kill it. Wide, so that a long answer takes a while."""
     model = write_random_gguf(tmp_path / "tiny.gguf", "llama", 7, width=256, blocks=8)
-    with EngineProcess(EngineSettings(model, threads=1)) as process:
+    with EngineProcess(LoadSettings(model, threads=1)) as process:
         yield process
 
 
@@ -159,7 +160,7 @@ def test_a_child_that_hangs_can_be_cancelled_and_stopped(tiny: EngineProcess) ->
 
 
 def test_stopping_removes_the_child_and_its_socket(tiny_llama: Path) -> None:
-    with EngineProcess(EngineSettings(tiny_llama)) as process:
+    with EngineProcess(LoadSettings(tiny_llama)) as process:
         folder, pid = process.socket_path.parent, process.pid
         assert pid is not None
 
@@ -182,7 +183,7 @@ def test_a_header_that_would_abort_llama_cpp_is_refused_before_a_child_is_starte
     at = data.index(key.encode()) + len(key) + 4
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(data[:at] + struct.pack("<I", value) + data[at + 4 :])
-    process = EngineProcess(EngineSettings(bad))
+    process = EngineProcess(LoadSettings(bad))
 
     with pytest.raises(ModelFileInvalid):
         process.start()
@@ -192,7 +193,7 @@ def test_a_header_that_would_abort_llama_cpp_is_refused_before_a_child_is_starte
 
 def test_a_missing_model_is_reported_as_not_found(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound):
-        EngineProcess(EngineSettings(tmp_path / "absent.gguf")).start()
+        EngineProcess(LoadSettings(tmp_path / "absent.gguf")).start()
 
 
 @pytest.mark.parametrize("tensor", [b"blk.0.attn_q.weight", b"output_norm.weight"])
@@ -201,7 +202,7 @@ def test_what_only_llama_cpp_can_find_is_told_by_the_childs_last_words(
 ) -> None:
     renamed = tmp_path / "renamed.gguf"
     renamed.write_bytes(tiny_llama.read_bytes().replace(tensor, b"x" * len(tensor), 1))
-    process = EngineProcess(EngineSettings(renamed))
+    process = EngineProcess(LoadSettings(renamed))
 
     with pytest.raises(EngineStartFailed) as caught:
         process.start()
@@ -216,7 +217,7 @@ def test_an_unknown_architecture_is_told_by_the_childs_last_words(
 ) -> None:
     unknown = tmp_path / "unknown.gguf"
     unknown.write_bytes(tiny_llama.read_bytes().replace(b"llama", b"lambd"))
-    process = EngineProcess(EngineSettings(unknown))
+    process = EngineProcess(LoadSettings(unknown))
 
     with pytest.raises(EngineStartFailed, match="lambd"):
         process.start()
@@ -226,7 +227,7 @@ def test_an_unknown_architecture_is_told_by_the_childs_last_words(
 def test_a_start_can_be_given_up(tiny_llama: Path) -> None:
     cancel = threading.Event()
     cancel.set()
-    process = EngineProcess(EngineSettings(tiny_llama))
+    process = EngineProcess(LoadSettings(tiny_llama))
 
     with pytest.raises(EngineStartFailed, match="cancelled"):
         process.start(cancel)
@@ -324,8 +325,9 @@ def test_an_answer_that_breaks_off_is_a_crash(tmp_path: Path) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
-engine = EngineProcess(EngineSettings(Path(sys.argv[1])))
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
+engine = EngineProcess(LoadSettings(Path(sys.argv[1])))
 engine.start()
 print(engine.pid, engine.socket_path.parent, flush=True)
 time.sleep(600)
@@ -356,7 +358,7 @@ def test_an_engine_started_in_a_shell_ends_cleanly_on_a_signal(
 ) -> None:
     path = tmp_path / "shell.sock"
     command = [sys.executable, "-m", "veriloop_tui.engine.serve"]
-    command += ["--model", str(tiny_llama), "--socket", str(path)]
+    command += ["--load", LoadSettings(tiny_llama).to_json(), "--socket", str(path)]
     served = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert served.stderr is not None
     assert str(path) in served.stderr.readline()
@@ -375,7 +377,7 @@ def test_modules_in_the_working_directory_are_not_run_by_the_engine(
     (tmp_path / "uvicorn.py").write_text("raise SystemExit('taken over')")
     monkeypatch.chdir(tmp_path)
 
-    with EngineProcess(EngineSettings(tiny_llama)) as process:
+    with EngineProcess(LoadSettings(tiny_llama)) as process:
         assert process.client().ready()
 
 

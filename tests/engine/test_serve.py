@@ -19,7 +19,8 @@ import pytest
 from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.serve import ServeSettings, application, listen
-from veriloop_tui.engine.worker import LoadSettings, Worker
+from veriloop_tui.engine.settings import LoadSettings
+from veriloop_tui.engine.worker import Worker
 from veriloop_tui.errors import EngineRefused, UsageError
 
 RAIN = [{"role": "user", "content": "Write a haiku about rain."}]
@@ -284,7 +285,13 @@ def test_while_the_model_is_loading_every_answer_is_503() -> None:
 
 
 def test_on_loopback_the_key_is_asked_for(tiny_llama: Path) -> None:
-    command = [sys.executable, "-m", "veriloop_tui.engine.serve", "--model", str(tiny_llama)]
+    command = [
+        sys.executable,
+        "-m",
+        "veriloop_tui.engine.serve",
+        "--load",
+        LoadSettings(tiny_llama).to_json(),
+    ]
     environment = {**os.environ, "VERILOOP_API_KEY": "open sesame"}
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment

@@ -14,7 +14,8 @@ from tests.proposer.fakes import NEVER, FakeSnapshots, context, failing, protect
 from veriloop_tui.core.ports import Asked, Proposal
 from veriloop_tui.core.snapshot import Candidate, Write
 from veriloop_tui.demo import write_demo
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.proposer.propose import ModelProposer
 
 
@@ -24,7 +25,7 @@ def engine() -> Iterator[EngineProcess]:
     assert spec is not None, "install the extra 'demo': it carries the model"
     assert spec.submodule_search_locations is not None
     (model,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    with EngineProcess(EngineSettings(model, n_ctx=2048)) as process:
+    with EngineProcess(LoadSettings(model, n_ctx=2048)) as process:
         yield process
 
 

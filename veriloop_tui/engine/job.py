@@ -11,9 +11,8 @@ from veriloop_tui.core.chat import Sampling
 class ThinkingBounds:
     """Where a model's thinking begins and ends, and how long it may be.
 
-    `opened` says that the prompt already holds the `start` marker. After `tokens` tokens of thinking the
-    decode loop writes `closing` itself, so that the rest of the answer's tokens are left for the
-    answer.
+    `opened` says that the prompt already holds the `start` marker. After `tokens` tokens of
+    thinking the decode loop writes `closing` itself: the rest is left for the answer.
     """
 
     start: str
@@ -28,7 +27,8 @@ class Job:
     """One completion, or `n` of them, of a prompt's tokens.
 
     `text` is what the prompt's tokens were made from; `grammar` is GBNF, empty for none; candidate
-    i draws with `seed + i`. `lazy_after`: the grammar holds only after this text, empty for at once.
+    i draws with `seed + i`. `lazy_after`: the grammar holds only after this text, empty for at
+    once.
     """
 
     prompt: tuple[int, ...]

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -17,6 +16,7 @@ from typing import IO, Final, Self
 from veriloop_tui.core.ports import Cancel
 from veriloop_tui.engine.chat import Endpoint, EngineClient
 from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineCrashed, EngineStartFailed
 
 _LOG_LINES: Final = 40
@@ -33,28 +33,16 @@ _BOOT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What the child loads. `None` leaves the engine's default; `gpu_layers` −1 means all.
-
-    `start_seconds` bounds the wait for the model: a large one comes slowly from a slow disk.
-    """
-
-    model: Path
-    n_ctx: int | None = None
-    threads: int | None = None
-    gpu_layers: int = 0
-    start_seconds: float = 900.0
-
-
 class EngineProcess:
     """One engine on a Unix socket in a private folder; a context manager.
 
     Whatever native code does to the child, this process lives.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self._settings = settings
+    def __init__(self, load: LoadSettings, start_seconds: float = 900.0) -> None:
+        """`start_seconds` bounds the wait: a large model comes slowly from a slow disk."""
+        self._load = load
+        self._start_seconds = start_seconds
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
@@ -99,7 +87,7 @@ class EngineProcess:
 
         Raises `ModelNotFound`, `ModelFileInvalid`, `EngineStartFailed`; then no child is left.
         """
-        check_loadable(read_facts(self._settings.model))
+        check_loadable(read_facts(self._load.model))
         self._spawn()
         try:
             self._wait_until_ready(cancel)
@@ -134,15 +122,9 @@ class EngineProcess:
         return EngineClient(Endpoint(socket_path=self.socket_path), self.crash)
 
     def _spawn(self) -> None:
-        settings = self._settings
         self._log.clear()
         command = [sys.executable, "-P", "-c", _BOOT, str(_ROOT), "--die-with-parent"]
-        command += ["--model", str(settings.model), "--socket", str(self.socket_path)]
-        command += ["--gpu-layers", str(settings.gpu_layers)]
-        if settings.n_ctx is not None:
-            command += ["--n-ctx", str(settings.n_ctx)]
-        if settings.threads is not None:
-            command += ["--threads", str(settings.threads)]
+        command += ["--load", self._load.to_json(), "--socket", str(self.socket_path)]
         try:
             child = subprocess.Popen(
                 command,
@@ -162,7 +144,7 @@ class EngineProcess:
         self._reader.start()
 
     def _wait_until_ready(self, cancel: Cancel | None) -> None:
-        deadline = time.monotonic() + self._settings.start_seconds
+        deadline = time.monotonic() + self._start_seconds
         client = self.client()
         while True:
             try:
@@ -173,8 +155,9 @@ class EngineProcess:
             if cancel is not None and cancel.is_set():
                 raise EngineStartFailed("it was cancelled", "")
             if time.monotonic() > deadline:
-                seconds = self._settings.start_seconds
-                raise EngineStartFailed(f"it was not ready after {seconds:.0f} s", self.log)
+                raise EngineStartFailed(
+                    f"it was not ready after {self._start_seconds:.0f} s", self.log
+                )
             time.sleep(_POLL_SECONDS)
 
     def _end_child(self) -> None:

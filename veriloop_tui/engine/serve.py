@@ -1,6 +1,6 @@
 """The engine's process: an OpenAI-compatible server on a Unix socket or on loopback.
 
-Run as `python -m veriloop_tui.engine.serve --model PATH --socket PATH`.
+Run as `python -m veriloop_tui.engine.serve --load JSON --socket PATH`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from starlette.types import Receive, Scope, Send
 
 from veriloop_tui.core.chat import ChatEvent, ChatFinished, ChatRequest, TextDelta
 from veriloop_tui.engine import wire
-from veriloop_tui.engine.worker import Loaded, LoadSettings, Worker
+from veriloop_tui.engine.settings import LoadSettings
+from veriloop_tui.engine.worker import Loaded, Worker
 from veriloop_tui.errors import EngineCrashed, EngineError, EngineRefused, UsageError
 
 _MAX_BODY: Final = 64 << 20
@@ -303,21 +304,17 @@ def die_with_parent() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of the engine's process; returns its exit code."""
     parser = argparse.ArgumentParser(prog="veriloop-engine")
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--load", type=LoadSettings.from_json, required=True, metavar="JSON")
     parser.add_argument("--socket", type=Path)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--n-ctx", type=int)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--gpu-layers", type=int, default=0)
     parser.add_argument("--die-with-parent", action="store_true")
     given: Any = parser.parse_args(arguments)
     if given.die_with_parent:
         die_with_parent()
-    load = LoadSettings(given.model, given.n_ctx, given.threads, given.gpu_layers)
     key = os.environ.get(_KEY_VARIABLE, "")
     try:
-        run(ServeSettings(load, given.socket, given.host, given.port, key))
+        run(ServeSettings(given.load, given.socket, given.host, given.port, key))
     except (UsageError, EngineError) as error:
         _say(str(error))
         return error.exit_code

@@ -7,8 +7,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import psutil
@@ -18,23 +16,10 @@ from veriloop_tui.core.ports import Cancel
 from veriloop_tui.engine.decode import check_fits, generate
 from veriloop_tui.engine.gguf_facts import GGUFFacts, check_loadable, file_digest, read_facts
 from veriloop_tui.engine.llama import Memory, Model, silence_logs
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.template import ChatTemplate
 
 DEFAULT_N_CTX: Final = 8_192
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSettings:
-    """How to load a model.
-
-    `n_ctx` in tokens, `None` for the native context up to 8,192; `threads` `None` for one per
-    physical core; `gpu_layers` −1 for all.
-    """
-
-    model: Path
-    n_ctx: int | None = None
-    threads: int | None = None
-    gpu_layers: int = 0
 
 
 class Loaded:
@@ -47,7 +32,9 @@ class Loaded:
         check_loadable(header)
         n_ctx = settings.n_ctx or min(header.context_length or DEFAULT_N_CTX, DEFAULT_N_CTX)
         threads = settings.threads or _usable_cores()
-        self.model = Model(settings.model, settings.gpu_layers, keep_loading)
+        self.model = Model(
+            settings.model, -1 if settings.gpu_layers is None else settings.gpu_layers, keep_loading
+        )
         self.memory = Memory(self.model, settings.model, n_ctx, threads)
         vocabulary = self.model.vocabulary
         self.template = ChatTemplate(header.chat_template, vocabulary.bos, vocabulary.eos)

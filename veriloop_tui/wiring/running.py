@@ -16,7 +16,8 @@ from veriloop_tui.core.event import Event, IncumbentMeasured, Notice
 from veriloop_tui.core.obligation import Contract
 from veriloop_tui.core.ports import Approval, Approver, Cancel, ChatModel
 from veriloop_tui.core.transition import Transition
-from veriloop_tui.engine.process import EngineProcess, EngineSettings
+from veriloop_tui.engine.process import EngineProcess
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.loop.controller import Controller
 from veriloop_tui.loop.incumbent import measure_incumbent
 from veriloop_tui.loop.plan import Parts, Plan
@@ -67,11 +68,14 @@ def local_model(location: Location) -> registry.LocalModel:
     return registry.resolve(location.settings.model, known)
 
 
-def engine_settings(location: Location) -> EngineSettings:
+def engine_settings(location: Location) -> LoadSettings:
     """How to load the model that the settings name. Raises `ModelNotFound`."""
     settings = location.settings
-    return EngineSettings(
-        local_model(location).path, settings.n_ctx, settings.threads, gpu_layers=settings.gpu_layers
+    return LoadSettings(
+        local_model(location).path,
+        n_ctx=settings.n_ctx,
+        threads=settings.threads,
+        gpu_layers=settings.gpu_layers,
     )
 
 
