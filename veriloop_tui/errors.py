@@ -137,6 +137,14 @@ class EngineRefused(EngineError):
         super().__init__(f"The engine refused the request ({status}): {message}")
 
 
+class DraftRefused(EngineError):
+    """A draft head that does not fit its model, or that llama.cpp cannot run."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"The draft head is not used: {problem}.")
+
+
 class ContextTooLong(EngineError):
     """A prompt has more tokens than the live context holds."""
 

@@ -7,13 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from veriloop_tui.core.chat import ChatFinished, ChatRequest, Message, Sampling, TextDelta
-from veriloop_tui.engine.decode import generate
+from tests.scripted_gguf import write_scripted_gguf
+from veriloop_tui.core.chat import (
+    CandidateEnded,
+    ChatEvent,
+    ChatFinished,
+    FinishReason,
+    Sampling,
+    TextDelta,
+)
+from veriloop_tui.engine.batch import N_BATCH
+from veriloop_tui.engine.decode import Decoder
 from veriloop_tui.engine.gguf_read import read_header
-from veriloop_tui.engine.llama import N_BATCH, Memory, Model, silence_logs
+from veriloop_tui.engine.job import Job, ThinkingBounds
+from veriloop_tui.engine.llama import Model, silence_logs
+from veriloop_tui.engine.memory import Cancelled, Memory, Shape
+from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import ContextTooLong, EngineRefused
 
-GREEDY = ChatRequest((Message("user", ""),), Sampling(temperature=0.0), seed=1, max_tokens=40)
+GREEDY = Job((), "", Sampling(temperature=0.0), seed=1, max_tokens=40)
 SAMPLED = replace(GREEDY, sampling=Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0))
 N_CTX = 1536
 
@@ -34,48 +46,48 @@ class After:
 
 
 class Bench:
-    """A loaded model with a memory that can be warmed."""
+    """A loaded model with a decoder whose memory can be warmed."""
 
     def __init__(self, path: Path) -> None:
         silence_logs()
-        self.path = path
-        self.model = Model(path, 0, lambda: True)
-        self.memory = self.cold_memory()
+        self.settings = LoadSettings(path)
+        self.model = Model(path, self.settings, lambda: True, heads=False)
+        self.decoder = self.cold()
 
-    def cold_memory(self) -> Memory:
-        return Memory(self.model, self.path, N_CTX, threads=1)
+    @property
+    def memory(self) -> Memory:
+        return self.decoder.memory
 
-    def tokens(self, text: str) -> list[int]:
-        return self.model.vocabulary.tokenise(text)
+    def cold(self) -> Decoder:
+        shape = Shape(N_CTX, threads=1, sequences=3)
+        return Decoder(Memory(self.model, self.settings, shape), self.model.vocabulary)
 
-    def answer(
-        self, prompt: str, request: ChatRequest = GREEDY, memory: Memory | None = None
-    ) -> tuple[str, ChatFinished]:
-        text = ""
-        events = generate(
-            memory or self.memory,
-            self.model.vocabulary,
-            self.tokens(prompt),
-            request,
-            never,
-        )
-        for event in events:
-            if isinstance(event, ChatFinished):
-                return text, event
-            assert isinstance(event, TextDelta)
-            text += event.text
-        raise AssertionError("no last event")
+    def tokens(self, text: str) -> tuple[int, ...]:
+        return tuple(self.model.vocabulary.tokenise(text))
 
-    def cold_answer(self, prompt: str, request: ChatRequest = GREEDY) -> tuple[str, ChatFinished]:
-        memory = self.cold_memory()
+    def run(self, prompt: str, job: Job = GREEDY, cancelled: Cancelled = never) -> list[ChatEvent]:
+        return list(self.decoder.run(replace(job, prompt=self.tokens(prompt)), cancelled))
+
+    def answer(self, prompt: str, job: Job = GREEDY) -> tuple[str, ChatFinished]:
+        return told(self.run(prompt, job))
+
+    def cold_answer(self, prompt: str, job: Job = GREEDY) -> tuple[str, ChatFinished]:
+        decoder = self.cold()
         try:
-            return self.answer(prompt, request, memory)
+            return told(list(decoder.run(replace(job, prompt=self.tokens(prompt)), never)))
         finally:
-            memory.close()
+            decoder.close()
 
     def close(self) -> None:
-        self.memory.close()
+        self.decoder.close()
         self.model.close()
+
+
+def told(events: list[ChatEvent], index: int = 0) -> tuple[str, ChatFinished]:
+    """A candidate's text, and the last event."""
+    deltas = [e.text for e in events if isinstance(e, TextDelta) and e.index == index]
+    assert isinstance(events[-1], ChatFinished)
+    return "".join(deltas), events[-1]
 
 
 @pytest.fixture
@@ -118,14 +130,12 @@ def test_a_shared_prefix_is_reused_and_the_greedy_answer_stays_the_same(llama: B
 
 
 def test_the_answer_itself_is_reused_by_the_next_turn(llama: Bench) -> None:
-    prompt = llama.tokens("tell me")
-    # Token ids, since the noise that this model says is not UTF-8.
-    *_, end = generate(llama.memory, llama.model.vocabulary, prompt, GREEDY, never)
-    assert isinstance(end, ChatFinished)
+    _, end = llama.answer("tell me")
 
+    # Token ids, since the noise that this model says is not UTF-8.
     reused = llama.memory.keep([*llama.memory.tokens, 65])
 
-    assert reused == len(prompt) + end.usage.completion_tokens - 1
+    assert reused == len("tell me") + end.usage.completion_tokens - 1
 
 
 def test_the_same_prompt_again_evaluates_one_token(llama: Bench) -> None:
@@ -147,16 +157,36 @@ def test_a_hybrid_memory_is_reused_where_it_is_wholly_a_prefix(qwen: Bench) -> N
     assert text == qwen.cold_answer(prompt + "and goes on")[0]
 
 
-@pytest.mark.parametrize("second", ["a shared beginning, another end", "a shared beginning, then"])
-def test_a_hybrid_memory_that_would_have_to_be_cut_back_starts_afresh(
-    qwen: Bench, second: str
-) -> None:
+def test_a_hybrid_memory_that_has_nowhere_to_go_back_to_starts_afresh(qwen: Bench) -> None:
     qwen.answer("a shared beginning, then something", replace(GREEDY, max_tokens=5))
 
-    text, end = qwen.answer(second)
+    text, end = qwen.answer("a shared beginning, another end")
 
     assert end.usage.reused_tokens == 0
-    assert text == qwen.cold_answer(second)[0]
+    assert text == qwen.cold_answer("a shared beginning, another end")[0]
+
+
+def test_a_hybrid_memory_goes_back_to_where_two_prompts_parted(qwen: Bench) -> None:
+    base = "a shared beginning, "
+    qwen.answer(base + "then something", replace(GREEDY, max_tokens=5))
+    qwen.answer(base + "another end", replace(GREEDY, max_tokens=5))
+
+    text, end = qwen.answer(base + "for the third time")
+
+    assert end.usage.reused_tokens == len(base)
+    assert text == qwen.cold_answer(base + "for the third time")[0]
+
+
+def test_a_hybrid_memory_goes_back_to_the_end_of_the_prompt_when_its_answer_is_dropped(
+    qwen: Bench,
+) -> None:
+    prompt = "a conversation whose answer is retold: "
+    qwen.answer(prompt, replace(GREEDY, max_tokens=9))
+
+    text, end = qwen.answer(prompt + "in other words")
+
+    assert end.usage.reused_tokens == len(prompt)
+    assert text == qwen.cold_answer(prompt + "in other words")[0]
 
 
 def test_a_prompt_longer_than_a_batch_is_evaluated_whole(llama: Bench) -> None:
@@ -205,11 +235,9 @@ def test_after_a_cancel_anywhere_the_next_answer_is_as_from_a_cold_start(
 ) -> None:
     for bench in (llama, qwen):
         prompt = "a long prompt in several batches " * 40
-        tokens = bench.tokens(prompt)
 
-        *_, end = generate(bench.memory, bench.model.vocabulary, tokens, GREEDY, After(calls))
+        _, end = told(bench.run(prompt, cancelled=After(calls)))
 
-        assert isinstance(end, ChatFinished)
         assert end.finish_reason == "cancelled"
         assert bench.answer(prompt)[0] == bench.cold_answer(prompt)[0]
 
@@ -217,14 +245,14 @@ def test_after_a_cancel_anywhere_the_next_answer_is_as_from_a_cold_start(
 def test_a_request_cancelled_before_it_began_leaves_the_memory_alone(llama: Bench) -> None:
     llama.answer("worth keeping")
 
-    list(generate(llama.memory, llama.model.vocabulary, [65], GREEDY, After(0)))
+    llama.run("A", cancelled=After(0))
 
     assert llama.answer("worth keeping")[1].usage.evaluated_tokens == 1
 
 
 @pytest.mark.parametrize("request_", [GREEDY, SAMPLED])
 def test_weights_that_are_no_numbers_end_in_an_error_instead_of_noise(
-    tiny_llama: Path, tmp_path: Path, request_: ChatRequest
+    tiny_llama: Path, tmp_path: Path, request_: Job
 ) -> None:
     data = bytearray(tiny_llama.read_bytes())
     with tiny_llama.open("rb") as file:
@@ -247,11 +275,85 @@ def test_a_repeat_penalty_changes_what_greedy_decoding_says(llama: Bench) -> Non
     assert llama.answer("abcabcabc", penalised)[0] != llama.answer("abcabcabc")[0]
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["llama", "qwen"])
+def test_each_of_several_candidates_says_what_it_would_say_alone(
+    n: int, kind: str, request: pytest.FixtureRequest
+) -> None:
+    bench: Bench = request.getfixturevalue(kind)
+    events = bench.run("several ways to go on", replace(SAMPLED, n=n))
+
+    ends = {e.index: e.finish_reason for e in events if isinstance(e, CandidateEnded)}
+    alone = [
+        bench.cold_answer("several ways to go on", replace(SAMPLED, seed=SAMPLED.seed + i))
+        for i in range(n)
+    ]
+    assert [told(events, i)[0] for i in range(n)] == [text for text, _ in alone]
+    assert ends == {i: end.finish_reason for i, (_, end) in enumerate(alone)}
+    usage = told(events)[1].usage
+    assert usage.completion_tokens == sum(end.usage.completion_tokens for _, end in alone)
+
+
+def test_candidates_share_what_is_left_of_the_context(llama: Bench) -> None:
+    events = llama.run("z" * (N_CTX - 30), replace(GREEDY, n=3, max_tokens=100))
+
+    reasons: list[FinishReason] = [e.finish_reason for e in events if isinstance(e, CandidateEnded)]
+    assert reasons == ["length"] * 3
+    assert told(events)[1].usage.completion_tokens == 3 * 11
+
+
+def test_after_several_candidates_the_next_answer_is_as_from_a_cold_start(
+    llama: Bench, qwen: Bench
+) -> None:
+    for bench in (llama, qwen):
+        bench.run("several, then one", replace(SAMPLED, n=3))
+
+        assert bench.answer("several, then one")[0] == bench.cold_answer("several, then one")[0]
+
+
+def test_a_grammar_holds_whatever_the_model_would_say(llama: Bench) -> None:
+    job = replace(SAMPLED, grammar='root ::= "yes" | "no, never"')
+
+    answers = {llama.answer("well?", replace(job, seed=seed))[0] for seed in range(12)}
+
+    assert answers <= {"yes", "no, never"}
+
+
+def test_a_grammar_that_is_not_valid_is_refused_and_the_next_request_works(llama: Bench) -> None:
+    with pytest.raises(EngineRefused, match="GBNF"):
+        llama.answer("well?", replace(GREEDY, grammar="root ::= ("))
+
+    assert llama.answer("well?")[1].usage.completion_tokens > 0
+
+
+def test_thinking_that_reaches_its_bound_is_closed_and_an_answer_follows(tmp_path: Path) -> None:
+    bench = Bench(write_scripted_gguf(tmp_path / "m.gguf", {}, "<think>" + "hm, " * 50))
+    bounds = ThinkingBounds("<think>", "</think>", tokens=5, closing="\n</think>\n\n")
+
+    text, end = bench.answer("so?", replace(GREEDY, thinking=bounds, max_tokens=60))
+
+    thought, _, answer = text.partition("\n</think>\n\n")
+    assert thought.startswith("<think>hm, ")
+    assert len(thought) < 40
+    assert answer
+    assert end.usage.completion_tokens == 60
+    bench.close()
+
+
+def test_a_grammar_waits_for_the_end_of_thinking(tmp_path: Path) -> None:
+    bench = Bench(write_scripted_gguf(tmp_path / "m.gguf", {}, "hm, well</think> so it is"))
+    job = replace(SAMPLED, grammar='root ::= "{}"', lazy_after="</think>")
+
+    text, _ = bench.answer("so?", job)
+
+    assert text.startswith("hm, well</think>")
+    assert text.endswith("{}")
+    bench.close()
+
+
 def test_the_text_is_the_same_however_it_is_streamed(llama: Bench) -> None:
-    prompt = llama.tokens("stream")
-    events = list(generate(llama.memory, llama.model.vocabulary, prompt, GREEDY, never))
+    events = llama.run("stream")
 
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
 
     assert "".join(deltas) == llama.answer("stream")[0]
-    assert all(deltas)

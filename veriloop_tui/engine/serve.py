@@ -30,10 +30,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from veriloop_tui.core.chat import ChatEvent, ChatFinished, ChatRequest, TextDelta
+from veriloop_tui.core.chat import ChatEvent, ChatFinished, TextDelta
 from veriloop_tui.engine import wire
+from veriloop_tui.engine.job import Job
+from veriloop_tui.engine.loading import Loaded
 from veriloop_tui.engine.settings import LoadSettings
-from veriloop_tui.engine.worker import Loaded, Worker
+from veriloop_tui.engine.worker import Worker
 from veriloop_tui.errors import EngineCrashed, EngineError, EngineRefused, UsageError
 
 _MAX_BODY: Final = 64 << 20
@@ -54,12 +56,9 @@ class ServeSettings:
 class _Answer(Response):
     """Runs one completion and sends it, until it ends or the client goes away."""
 
-    def __init__(
-        self, worker: Worker, loaded: Loaded, prompt: list[int], body: wire.ChatBody
-    ) -> None:
+    def __init__(self, worker: Worker, loaded: Loaded, job: Job, body: wire.ChatBody) -> None:
         super().__init__()
-        self._worker, self._loaded, self._prompt, self._body = worker, loaded, prompt, body
-        self._request: ChatRequest = body.core()
+        self._worker, self._loaded, self._job, self._body = worker, loaded, job, body
         self._head = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -80,7 +79,7 @@ class _Answer(Response):
 
     async def _whole(self, gone: threading.Event) -> Response:
         text = ""
-        events = self._worker.run(self._loaded, self._prompt, self._request, gone)
+        events = self._worker.run(self._loaded, self._job, gone)
         try:
             async for event in events:
                 match event:
@@ -98,7 +97,7 @@ class _Answer(Response):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await _send(send, wire.sse(wire.chunk(self._head, {"role": "assistant", "content": ""})))
         try:
-            async for event in self._worker.run(self._loaded, self._prompt, self._request, gone):
+            async for event in self._worker.run(self._loaded, self._job, gone):
                 await _send(send, self._encode(event))
         except EngineError as error:
             await _send(send, wire.sse(wire.error_answer(error)[1]))
@@ -163,8 +162,8 @@ def application(worker: Worker, api_key: str = "") -> Starlette:
     async def complete(request: Request) -> Response:
         ready = loaded(request)
         body = wire.parse_body(await _body(request))
-        prompt = await asyncio.to_thread(ready.prepare, body.core())
-        return _Answer(worker, ready, prompt, body)
+        job = await asyncio.to_thread(ready.prepare, body.core())
+        return _Answer(worker, ready, job, body)
 
     async def refused(_request: Request, error: Exception) -> Response:
         assert isinstance(error, EngineError)

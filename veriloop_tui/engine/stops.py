@@ -49,3 +49,22 @@ class StopScanner:
         """The length of the longest end of the held text that begins `stop`."""
         most = min(len(stop) - 1, len(self._held))
         return next((n for n in range(most, 0, -1) if stop.startswith(self._held[-n:])), 0)
+
+
+class Seen:
+    """Watches bytes go by for a marker that may be cut anywhere; an empty one is never seen."""
+
+    def __init__(self, marker: str) -> None:
+        self._marker = marker.encode()
+        self._tail = b""
+
+    def push(self, piece: bytes) -> bool:
+        """Whether the marker ends within `piece`; it then starts anew."""
+        if not self._marker:
+            return False
+        self._tail += piece
+        if self._marker in self._tail:
+            self._tail = b""
+            return True
+        self._tail = self._tail[1 - len(self._marker) :] if len(self._marker) > 1 else b""
+        return False
