@@ -15,7 +15,13 @@ from llama_cpp import llama_cpp_ext as ext
 
 from veriloop_tui.engine.batch import N_BATCH, Batch, Rows, floats_at
 from veriloop_tui.engine.llama import Model
-from veriloop_tui.engine.memory import Memory, Shape, context_params
+from veriloop_tui.engine.memory import (
+    Memory,
+    Shape,
+    context_params,
+    sequence_state,
+    set_sequence_state,
+)
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import DraftRefused
 
@@ -139,6 +145,20 @@ class Head:
         self._first = position
         row = np.frombuffer(carried, np.float32) if carried else np.zeros(self._width, np.float32)
         self._carried = row.reshape(1, self._width)
+
+    def state(self) -> tuple[bytes, int, bytes]:
+        """Its evaluated rows as llama.cpp writes them, how many, and the row that is carried."""
+        self.catch_up()
+        return sequence_state(self.context), self._length, self._carried.tobytes()
+
+    def adopt(self, state: bytes, length: int, carried: bytes) -> bool:
+        """Take over what `state` gave; False, and empty, if llama.cpp refuses it."""
+        self.cut(0)
+        whole = len(carried) == 4 * self._width and set_sequence_state(self.context, state)
+        if whole:
+            self._length = self._first = length
+            self._carried = np.frombuffer(carried, np.float32).reshape(1, self._width)
+        return whole
 
     def close(self) -> None:
         """Give the context's memory back."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import llama_cpp
 import psutil
 
 from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
@@ -17,8 +21,10 @@ from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.llama import Model, silence_logs
 from veriloop_tui.engine.memory import Cancelled, Memory, Shape
 from veriloop_tui.engine.pace import CostCurve, Pace
+from veriloop_tui.engine.resume import restore, save
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.template import ChatTemplate
+from veriloop_tui.engine.transcript import NOTHING
 from veriloop_tui.errors import DraftRefused, EngineError
 
 DEFAULT_N_CTX: Final = 8_192
@@ -46,6 +52,11 @@ class Loaded:
         self.template = ChatTemplate(header.chat_template, vocabulary.bos, vocabulary.eos)
         self.decoder.notices += notices
         self._facts = _facts(header, self.decoder.memory.n_ctx)
+        self._settings = settings
+        self._binding = _binding(self._facts, settings, self.memory)
+        self._transcript = NOTHING
+        if settings.state_file is not None:
+            self._transcript = restore(self.decoder, self._binding, settings.state_file)
 
     @property
     def facts(self) -> ModelFacts:
@@ -74,7 +85,25 @@ class Loaded:
 
     def run(self, job: Job, cancelled: Cancelled) -> Iterator[ChatEvent]:
         """The events of a job; for the thread that loaded the model. Raises `EngineRefused`."""
+        vocabulary = self.model.vocabulary
+        spelled = self._transcript.respell(job, vocabulary.parse, vocabulary.is_special)
+        if len(spelled.prompt) < self.memory.n_ctx:
+            job = spelled
         yield from self.decoder.run(job, cancelled)
+        answer = self.memory.tokens[len(job.prompt) :]
+        self._transcript = self._transcript.then(
+            job, ((token, vocabulary.piece(token)) for token in answer)
+        )
+
+    def keep(self) -> None:
+        """Write the evaluated context to the settings' state file, if there is one."""
+        path = self._settings.state_file
+        if path is None:
+            return
+        try:
+            save(self.decoder, self._transcript, self._binding, path)
+        except OSError as problem:
+            sys.stderr.write(f"The context was not kept: {problem.strerror or problem}.\n")
 
     def _decoder(
         self, settings: LoadSettings, header: GGUFFacts, keep_loading: Keep
@@ -172,6 +201,26 @@ def usable_cores() -> int:
     """Physical cores, but no more than this process may run on (a container may have fewer)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return min(psutil.cpu_count(logical=False) or 1, allowed or 1)
+
+
+def _binding(facts: ModelFacts, settings: LoadSettings, memory: Memory) -> str:
+    """Everything that must be the same for a saved context to mean the same."""
+    draft = file_digest(read_facts(settings.draft)) if settings.draft is not None else ""
+    return json.dumps(
+        [
+            llama_cpp.__version__,
+            facts.file_digest,
+            draft,
+            facts.template_hash,
+            memory.n_ctx,
+            memory.sequences,
+            memory.rollback,
+            settings.type_k,
+            settings.type_v,
+            settings.flash_attention,
+            platform.machine(),
+        ]
+    )
 
 
 def _own_heads(settings: LoadSettings, header: GGUFFacts) -> bool:

@@ -180,7 +180,7 @@ class Memory:
 
     def _state(self) -> Checkpoint:
         hidden = self._hidden_view(self._batch.count)[-1].tobytes() if self._hidden_on else b""
-        state = self.sequence_state(api.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)
+        state = sequence_state(self.context, api.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)
         return Checkpoint(len(self), state, hidden)
 
     def _restore(self, limit: int) -> int:
@@ -191,30 +191,21 @@ class Memory:
             return 0
         flags = api.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
         # The order matters: the attention's cells beyond it must go after the state has come.
-        if not self.set_sequence_state(found.state, flags) or not api.llama_memory_seq_rm(
+        if not set_sequence_state(self.context, found.state, flags) or not api.llama_memory_seq_rm(
             self._memory, 0, found.position, -1
         ):
             return 0
         self._takeable = 0
         return found.position
 
-    def sequence_state(self, flags: int = 0) -> bytes:
-        """The state of sequence 0 as llama.cpp writes it; all of it, or the recurrent part."""
-        size = api.llama_state_seq_get_size_ext(self.context, 0, flags)
-        buffer = (ctypes.c_uint8 * size)()
-        written = api.llama_state_seq_get_data_ext(self.context, buffer, size, 0, flags)
-        return bytes(memoryview(buffer)[:written])
-
-    def set_sequence_state(self, state: bytes, flags: int = 0) -> bool:
-        """Put a state back that `sequence_state` gave; False if llama.cpp refuses it."""
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        read = api.llama_state_seq_set_data_ext(self.context, buffer, len(state), 0, flags)
-        return bool(read == len(state))
+    def state(self) -> bytes:
+        """All of sequence 0 as llama.cpp writes it."""
+        return sequence_state(self.context)
 
     def adopt(self, tokens: Sequence[int], state: bytes, checkpoints: Sequence[Checkpoint]) -> bool:
         """Take over a sequence that was saved; False, and empty, if llama.cpp refuses it."""
         self.clear()
-        if len(tokens) > self.n_ctx or not self.set_sequence_state(state):
+        if len(tokens) > self.n_ctx or not set_sequence_state(self.context, state):
             self.clear()
             return False
         self._tokens[0][:] = tokens
@@ -332,3 +323,18 @@ class Memory:
             return False
         self.clear()
         raise EngineRefused(500, f"llama.cpp could not evaluate the tokens (code {code})")
+
+
+def sequence_state(context: Any, flags: int = 0) -> bytes:
+    """The state of a context's sequence 0 as llama.cpp writes it, or only the recurrent part."""
+    size = api.llama_state_seq_get_size_ext(context, 0, flags)
+    buffer = (ctypes.c_uint8 * size)()
+    written = api.llama_state_seq_get_data_ext(context, buffer, size, 0, flags)
+    return bytes(memoryview(buffer)[:written])
+
+
+def set_sequence_state(context: Any, state: bytes, flags: int = 0) -> bool:
+    """Put a state back that `sequence_state` gave; False if llama.cpp refuses it."""
+    buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+    read = api.llama_state_seq_set_data_ext(context, buffer, len(state), 0, flags)
+    return bool(read == len(state))

@@ -24,6 +24,8 @@ _LINE_BYTES: Final = 500
 _LAST_WORDS: Final = 6
 _POLL_SECONDS: Final = 0.03
 _GRACE_SECONDS: Final = 3.0
+# Writing gigabytes of context to a disk takes its time.
+_KEEPING_SECONDS: Final = 60.0
 # `-m` would look for modules in the working directory first, and that is somebody's workspace:
 # a file `uvicorn.py` in it would run as part of the engine.
 _ROOT: Final = Path(__file__).parents[2]
@@ -166,7 +168,7 @@ class EngineProcess:
             return
         child.terminate()
         try:
-            child.wait(_GRACE_SECONDS)
+            child.wait(_GRACE_SECONDS if self._load.state_file is None else _KEEPING_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

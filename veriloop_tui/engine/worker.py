@@ -57,9 +57,10 @@ class Worker:
         done.result()
 
     def stop(self) -> None:
-        """End what is running or loading, wait for that, free the model. Blocks for a moment."""
+        """End what is running or loading, keep the context, free the model. Blocks for a moment."""
         self._stopping.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
         if self.loaded is not None:
+            self.loaded.keep()
             self.loaded.close()
             self.loaded = None
