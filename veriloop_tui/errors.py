@@ -258,3 +258,57 @@ class InvalidEdit(VeriloopError):
     def __init__(self, problem: str, path: str = "", nearest: str = "") -> None:
         self.problem, self.path, self.nearest = problem, path, nearest
         super().__init__(f"{path}: {problem}" if path else problem)
+
+
+class QuantError(VeriloopError):
+    """Anything that went wrong with making or comparing quants."""
+
+
+class QuantNotMade(QuantError):
+    """A quant was not made; nothing stands under its name. `log` holds llama.cpp's last words."""
+
+    def __init__(self, path: str, problem: str, log: str = "") -> None:
+        self.path, self.problem, self.log = path, problem, log
+        tail = f" llama.cpp said: {log}" if log else ""
+        super().__init__(f"{path} was not made: {problem}.{tail}")
+
+
+class DiskTooSmall(QuantError):
+    """A disk has less room than what is to be written; sizes in bytes."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, folder: str, needed: int, free: int) -> None:
+        self.folder, self.needed, self.free = folder, needed, free
+        super().__init__(
+            f"{folder} has {free / 2**30:.2f} GiB free and {needed / 2**30:.2f} GiB are needed; "
+            "free some space or name another folder."
+        )
+
+
+class ImatrixInvalid(QuantError):
+    """A file that is not an importance matrix, or a damaged one."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} cannot be used as an importance matrix: {problem}.")
+
+
+class CorpusInvalid(QuantError):
+    """A text to measure on that cannot be used."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} cannot be used as a corpus: {problem}.")
+
+
+class LibraryMissing(UsageError):
+    """A library of an optional part is not installed."""
+
+    def __init__(self, library: str, purpose: str, install: str) -> None:
+        self.library, self.purpose, self.install = library, purpose, install
+        super().__init__(f"{library} is needed for {purpose} and is not installed; run: {install}")
