@@ -6,9 +6,10 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as api
 import numpy as np
 from numpy.typing import NDArray
+
+from veriloop_tui.engine.native import api
 
 # Tokens per llama_decode during prefill; also how often a GPU, which knows no abort, can stop.
 N_BATCH: Final = 512

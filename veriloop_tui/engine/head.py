@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as api
 import numpy as np
-from llama_cpp import llama_cpp_ext as ext
 
 from veriloop_tui.engine.batch import N_BATCH, Batch, Rows, floats_at
 from veriloop_tui.engine.llama import Model
@@ -22,6 +20,7 @@ from veriloop_tui.engine.memory import (
     sequence_state,
     set_sequence_state,
 )
+from veriloop_tui.engine.native import api, ext
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import DraftRefused
 

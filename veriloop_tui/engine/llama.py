@@ -6,24 +6,14 @@ Only the engine's child process imports this module.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from veriloop_tui.engine.native import api, libggml
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineRefused, ModelFileInvalid
-
-# Both are read when the native library is loaded, so they come before its import. Threads that
-# spin while they wait starve each other as soon as anything else wants a core: with one busy
-# process beside two threads, sleeping ones were 10 to 40 times faster.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Otherwise an abort in native code starts a debugger to print a backtrace.
-os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-
-import llama_cpp.llama_cpp as api
-from llama_cpp._ggml import libggml
 
 _LOG_WARN: Final = 3
 _LOG_ERROR: Final = 4

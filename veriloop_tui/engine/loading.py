@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import llama_cpp
 import psutil
 
 from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
@@ -20,6 +19,7 @@ from veriloop_tui.engine.head import Head, check_head
 from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.llama import Model, silence_logs
 from veriloop_tui.engine.memory import Cancelled, Memory, Shape
+from veriloop_tui.engine.native import VERSION
 from veriloop_tui.engine.pace import CostCurve, Pace
 from veriloop_tui.engine.resume import restore, save
 from veriloop_tui.engine.settings import LoadSettings
@@ -208,7 +208,7 @@ def _binding(facts: ModelFacts, settings: LoadSettings, memory: Memory) -> str:
     draft = file_digest(read_facts(settings.draft)) if settings.draft is not None else ""
     return json.dumps(
         [
-            llama_cpp.__version__,
+            VERSION,
             facts.file_digest,
             draft,
             facts.template_hash,

@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import llama_cpp.llama_cpp as api
-from llama_cpp import llama_cpp_ext as ext
-
 from veriloop_tui.engine.batch import N_BATCH, Batch, Rows, floats_at
 from veriloop_tui.engine.checkpoints import Checkpoint, Checkpoints
 from veriloop_tui.engine.llama import LOG, Model
+from veriloop_tui.engine.native import api, ext
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineRefused, ModelFileInvalid
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Final, Protocol
 
-import llama_cpp.llama_cpp as api
 import numpy as np
 from numpy.typing import NDArray
 
 from veriloop_tui.core.chat import Sampling
 from veriloop_tui.engine.llama import Vocabulary
+from veriloop_tui.engine.native import api
 from veriloop_tui.errors import EngineRefused
 
 _PENALTY_WINDOW: Final = 64

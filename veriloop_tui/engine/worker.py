@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from veriloop_tui.core.chat import ChatEvent
 from veriloop_tui.core.ports import Cancel
+from veriloop_tui.engine.coalesce import coalesced
 from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.loading import Loaded
 from veriloop_tui.engine.settings import LoadSettings
@@ -44,7 +46,7 @@ class Worker:
             return cancel.is_set() or self._stopping.is_set()
 
         def decode() -> None:
-            for event in loaded.run(job, cancelled):
+            for event in coalesced(loaded.run(job, cancelled), time.monotonic):
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def ended(_job: Future[None]) -> None:
