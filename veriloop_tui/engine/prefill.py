@@ -51,7 +51,10 @@ def prefill(
 
 
 def _marks(memory: Memory, shared: int, length: int) -> set[int]:
-    """Where to remember the state: where two prompts parted, at the end, and now and then."""
+    """Where to remember the state: where two prompts parted, before the end, and now and then.
+
+    Before the last token, since the same prompt once more needs that one's logits again.
+    """
     if not memory.recurrent:
         return set()
-    return {shared, length, *range(_CHECKPOINT_EVERY, length, _CHECKPOINT_EVERY)} - {0}
+    return {shared, length - 1, *range(_CHECKPOINT_EVERY, length, _CHECKPOINT_EVERY)} - {0}
