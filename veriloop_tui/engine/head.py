@@ -24,14 +24,39 @@ from veriloop_tui.engine.native import api, ext
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import DraftRefused
 
+# Architectures whose draft graph llama.cpp 0c1e570 can build: with one layer, or a layer a token.
+_ONE_LAYER: Final = frozenset(
+    {
+        "bailingmoe3",
+        "cohere2moe",
+        "deepseek2",
+        "deepseek32",
+        "deepseek4",
+        "glm-dsa",
+        "glm4moe",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+    }
+)
+_CHAINED: Final = frozenset({"hy_v3", "mimo2", "step35"})
 # Beyond this many rows the oldest are dropped: the head then sees a gap, which only costs guesses.
 _MAX_PENDING: Final = N_BATCH // 2
 
 
-def check_head(target: Model, head: Model) -> None:
-    """Raise `DraftRefused` where the head is not the target's: llama.cpp would load it."""
+def check_head(architecture: str, target: Model, head: Model) -> None:
+    """Raise `DraftRefused` where the head is not the target's, or has no graph to run it.
+
+    llama.cpp would load it, and then draft noise or end the process.
+    """
     if head.draft_layers < 1:
         raise DraftRefused("it holds no draft layers")
+    if architecture not in _ONE_LAYER | _CHAINED:
+        raise DraftRefused(f"llama.cpp has no draft graph for the architecture {architecture}")
+    if head.draft_layers > 1 and architecture not in _CHAINED:
+        count = head.draft_layers
+        raise DraftRefused(f"it has {count} layers, and llama.cpp runs one for {architecture}")
     if head.vocabulary.size != target.vocabulary.size:
         sizes = f"{head.vocabulary.size} tokens, the model's {target.vocabulary.size}"
         raise DraftRefused(f"its vocabulary has {sizes}")

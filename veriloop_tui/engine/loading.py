@@ -121,24 +121,39 @@ class Loaded:
         notices: list[str] = []
         if drafts:
             try:
-                decoder.head = self._head(settings, memory, shape, keep_loading)
+                decoder.head = self._head(settings, header, memory, shape, keep_loading)
             except DraftRefused as refused:
                 notices.append(str(refused))
             decoder.pace = self._pace(settings, decoder, notices)
         return decoder, notices
 
     def _head(
-        self, settings: LoadSettings, memory: Memory, shape: Shape, keep_loading: Keep
+        self,
+        settings: LoadSettings,
+        header: GGUFFacts,
+        memory: Memory,
+        shape: Shape,
+        keep_loading: Keep,
     ) -> Head | None:
-        if settings.draft is None:
-            return Head(self.model, memory, settings, shape) if self.model.draft_layers else None
+        source = self.model
+        if settings.draft is not None:
+            try:
+                read_facts(settings.draft)
+                source = Model(settings.draft, settings, keep_loading, heads=True)
+            except EngineError as problem:
+                raise DraftRefused(str(problem).rstrip(".")) from problem
+        elif not source.draft_layers:
+            return None
         try:
-            read_facts(settings.draft)
-            self._head_model = Model(settings.draft, settings, keep_loading, heads=True)
-        except EngineError as problem:
-            raise DraftRefused(str(problem)) from problem
-        check_head(self.model, self._head_model)
-        return Head(self._head_model, memory, settings, shape)
+            check_head(header.architecture, self.model, source)
+            head = Head(source, memory, settings, shape)
+        except DraftRefused:
+            if source is not self.model:
+                source.close()
+            raise
+        if source is not self.model:
+            self._head_model = source
+        return head
 
     def _pace(self, settings: LoadSettings, decoder: Decoder, notices: list[str]) -> Pace | None:
         """The pace, if there is anything to draft from and it can pay here."""
