@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -107,6 +107,11 @@ class Kept:
 Progress = Working | Made | Kept
 
 
+def free_bytes(folder: Path) -> int:
+    """The bytes that are free on a folder's disk."""
+    return shutil.disk_usage(folder).free
+
+
 def plan(
     base: Path,
     folder: Path,
@@ -114,8 +119,11 @@ def plan(
     recipe: Recipe,
     existing: Existing,
     cancel: Cancel,
+    free: Callable[[Path], int] = free_bytes,
 ) -> Plan:
     """Run everything dry: sizes, disk, and every reason why it would fail hours later.
+
+    `free` tells the bytes that a folder has room for.
 
     Raises `UsageError`, `ModelNotFound`, `ModelFileInvalid`, `ImatrixInvalid`, `DiskTooSmall`,
     `QuantNotMade`, `Cancelled`.
@@ -133,9 +141,8 @@ def plan(
         kept = _stays(path, model, existing)
         quants.append(_dry_run(model, first, path, target, recipe, kept, cancel))
     made = Plan(model, recipe, tuple(quants), notices)
-    free = shutil.disk_usage(folder).free
-    if made.needed and free < made.needed + _SPARE_BYTES:
-        raise DiskTooSmall(str(folder), made.needed + _SPARE_BYTES, free)
+    if made.needed and (room := free(folder)) < made.needed + _SPARE_BYTES:
+        raise DiskTooSmall(str(folder), made.needed + _SPARE_BYTES, room)
     return made
 
 
@@ -276,10 +283,10 @@ def _write(
                 case TensorDone() | FellBack() | ImatrixNeeded():
                     pass
     except QuantNotMade as failure:
-        free = shutil.disk_usage(output.path.parent).free
+        room = free_bytes(output.path.parent)
         missing = one.predicted - output.path.stat().st_size
-        if free < missing:
-            raise DiskTooSmall(str(output.path.parent), missing, free) from failure
+        if room < missing:
+            raise DiskTooSmall(str(output.path.parent), missing, room) from failure
         raise
     return tuple(unweighted)
 
