@@ -14,13 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
+from urllib.parse import urlsplit
 
 import platformdirs
 
 from veriloop_tui.errors import SettingsError
 
+# Beyond this a draft hardly ever holds to its end, and each token costs a copy of recurrent state.
+MAX_DRAFT = 16
+
 Sandbox = Literal["best", "reduced", "none"]
 EditFormat = Literal["auto", "search-replace", "function", "file"]
+Speculation = Literal["auto", "always", "off"]
+KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+FlashAttention = Literal["auto", "on", "off"]
+SplitMode = Literal["layer", "row", "none"]
 Source = Literal["flag", "environment", "workspace", "user", "default"]
 
 WORKSPACE_FILE = "veriloop-settings.toml"
@@ -36,16 +44,32 @@ _PATH_LIKE = re.compile(r"^[./~\\]|\\|\.gguf$|^(?!hf:).*/", re.IGNORECASE)
 class Settings:
     """What the user chose. `None` leaves the model's, the engine's or the contract's own value.
 
-    `n_ctx` in tokens; `gpu_layers` −1 means all; `sources` tells where each value came from.
+    `n_ctx` in tokens; `gpu_layers` −1 means all, `None` what fits; `draft` refers to a draft head,
+    empty for the one that goes with the model, "none" for none; `server` is the URL of another
+    engine, empty for our own, and `server_model` what it calls the model; `sources` tells where
+    each value came from.
     """
 
     model: str
+    draft: str
+    draft_max: int
+    speculation: Speculation
+    lookup: bool
+    parallel: int | None
+    type_k: KVType
+    type_v: KVType
+    flash_attention: FlashAttention
+    devices: tuple[str, ...]
+    split_mode: SplitMode
+    tensor_split: tuple[float, ...]
+    server: str
+    server_model: str
     sandbox: Sandbox
     edit_format: EditFormat
     temperature: float | None
     n_ctx: int | None
     threads: int | None
-    gpu_layers: int
+    gpu_layers: int | None
     attempts: int | None
     data_dir: Path
     theme: str
@@ -156,6 +180,49 @@ def _temperature(value: object) -> float:
     return float(value)
 
 
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError("must be true or false")
+
+
+def _maybe_text(value: object) -> str:
+    if value == "":
+        return ""
+    return _text(value).strip()
+
+
+def _server(value: object) -> str:
+    url = _maybe_text(value)
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError("must be a URL such as http://127.0.0.1:8001")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a password; set VERILOOP_SERVER_KEY")
+    return url
+
+
+def _names(value: object) -> tuple[str, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(one, str) for one in items):
+        raise ValueError("must be names with commas between them")
+    return tuple(one.strip() for one in items if one.strip())
+
+
+def _shares(value: object) -> tuple[float, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    many = items if isinstance(items, list | tuple) else [items]
+    try:
+        shares = tuple(float(one) for one in many)
+    except (TypeError, ValueError):
+        raise ValueError("must be numbers with commas between them") from None
+    if any(not 0 <= one < float("inf") for one in shares):
+        raise ValueError("must be shares of 0 or more")
+    return shares
+
+
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in choices:
@@ -174,6 +241,19 @@ def _folder(value: object) -> Path:
 
 _READERS: Mapping[str, Callable[[object], object]] = {
     "model": _text,
+    "draft": _maybe_text,
+    "draft_max": _whole(1, MAX_DRAFT),
+    "speculation": _one_of(get_args(Speculation)),
+    "lookup": _switch,
+    "parallel": _whole(1, 64),
+    "type_k": _one_of(get_args(KVType)),
+    "type_v": _one_of(get_args(KVType)),
+    "flash_attention": _one_of(get_args(FlashAttention)),
+    "devices": _names,
+    "split_mode": _one_of(get_args(SplitMode)),
+    "tensor_split": _shares,
+    "server": _server,
+    "server_model": _maybe_text,
     "sandbox": _one_of(get_args(Sandbox)),
     "edit_format": _one_of(get_args(EditFormat)),
     "temperature": _temperature,
@@ -186,12 +266,25 @@ _READERS: Mapping[str, Callable[[object], object]] = {
 }
 _DEFAULTS: Mapping[str, object] = {
     "model": DEFAULT_MODEL,
+    "draft": "",
+    "draft_max": 8,
+    "speculation": "auto",
+    "lookup": True,
+    "parallel": None,
+    "type_k": "f16",
+    "type_v": "f16",
+    "flash_attention": "auto",
+    "devices": (),
+    "split_mode": "layer",
+    "tensor_split": (),
+    "server": "",
+    "server_model": "",
     "sandbox": "best",
     "edit_format": "auto",
     "temperature": None,
     "n_ctx": None,
     "threads": None,
-    "gpu_layers": -1,
+    "gpu_layers": None,
     "attempts": None,
     "data_dir": platformdirs.user_data_path("veriloop", appauthor=False),
     "theme": "textual-dark",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from veriloop_tui import __version__, registry
 from veriloop_tui.contract.protect import protects
@@ -68,14 +69,34 @@ def local_model(location: Location) -> registry.LocalModel:
     return registry.resolve(location.settings.model, known)
 
 
+def draft_file(location: Location) -> Path | None:
+    """The file with the draft head that the settings name. Raises `ModelNotFound`."""
+    ref = location.settings.draft
+    if ref in ("", "none"):
+        return None
+    known = registry.read_registry(registry.registry_file())
+    return registry.resolve(ref, known).path
+
+
 def engine_settings(location: Location) -> LoadSettings:
     """How to load the model that the settings name. Raises `ModelNotFound`."""
     settings = location.settings
     return LoadSettings(
         local_model(location).path,
+        draft=draft_file(location),
         n_ctx=settings.n_ctx,
         threads=settings.threads,
         gpu_layers=settings.gpu_layers,
+        draft_max=settings.draft_max,
+        speculation=settings.speculation,
+        lookup=settings.lookup,
+        parallel=settings.parallel,
+        type_k=settings.type_k,
+        type_v=settings.type_v,
+        flash_attention=settings.flash_attention,
+        devices=settings.devices,
+        split_mode=settings.split_mode,
+        tensor_split=settings.tensor_split,
     )
 
 

@@ -36,6 +36,19 @@ class Flags:
     """What was given on the command line; `None` was not."""
 
     model: str | None = None
+    draft: str | None = None
+    draft_max: int | None = None
+    speculation: str | None = None
+    lookup: bool | None = None
+    parallel: int | None = None
+    type_k: str | None = None
+    type_v: str | None = None
+    flash_attention: str | None = None
+    devices: str | None = None
+    split_mode: str | None = None
+    tensor_split: str | None = None
+    server: str | None = None
+    server_model: str | None = None
     attempts: int | None = None
     temperature: float | None = None
     edit_format: str | None = None
