@@ -128,3 +128,105 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(user: Path, workspace: 
 def test_the_users_file_is_in_the_configuration_folder() -> None:
     assert user_file().is_absolute()
     assert user_file().parts[-2:] == ("veriloop", "settings.toml")
+
+
+def test_without_a_word_the_engine_speculates_and_loads_what_fits(user: Path) -> None:
+    settings = load_settings({}, {}, None, user)
+    assert (settings.server, settings.server_model, settings.server_key) == ("", "", "")
+    assert (settings.draft, settings.draft_max, settings.speculation) == ("", 8, "auto")
+    assert (settings.lookup, settings.parallel, settings.gpu_layers) == (True, None, None)
+    assert (settings.type_k, settings.type_v, settings.flash_attention) == ("f16", "f16", "auto")
+    assert (settings.devices, settings.split_mode, settings.tensor_split) == ((), "layer", ())
+
+
+def test_the_engines_settings_come_from_every_layer(user: Path) -> None:
+    write(user, 'type_k = "q8_0"\ndevices = ["CUDA0", "CUDA1"]\ntensor_split = [3, 1.5]\n')
+    environ = {"VERILOOP_LOOKUP": "false", "VERILOOP_SPECULATION": "off", "VERILOOP_PARALLEL": "4"}
+    flags = {"draft": "head.gguf", "draft_max": 3, "split_mode": "row"}
+    settings = load_settings(flags, environ, None, user)
+    assert (settings.type_k, settings.devices) == ("q8_0", ("CUDA0", "CUDA1"))
+    assert settings.tensor_split == (3.0, 1.5)
+    assert (settings.lookup, settings.speculation, settings.parallel) == (False, "off", 4)
+    assert (settings.draft, settings.draft_max, settings.split_mode) == ("head.gguf", 3, "row")
+
+
+def test_lists_on_the_command_line_have_commas(user: Path) -> None:
+    settings = load_settings({"devices": "CUDA0, CUDA1", "tensor_split": "3,1"}, {}, None, user)
+    assert (settings.devices, settings.tensor_split) == (("CUDA0", "CUDA1"), (3.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("LOOKUP", "yes"),
+        ("LOOKUP", "1"),
+        ("LOOKUP", "True"),
+        ("LOOKUP", ""),
+        ("DRAFT_MAX", "17"),
+        ("DRAFT_MAX", "0"),
+        ("SPECULATION", "on"),
+        ("TYPE_K", "q6_k"),
+        ("TENSOR_SPLIT", "3,-1"),
+        ("TENSOR_SPLIT", "0,0"),
+        ("TENSOR_SPLIT", "nan"),
+        ("DEVICES", "CUDA0,,CUDA1"),
+        ("SERVER", "ftp://host"),
+        ("SERVER", "host:8001"),
+    ],
+)
+def test_a_wrong_engine_setting_in_the_environment_is_named(
+    user: Path, key: str, value: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({}, {f"VERILOOP_{key}": value}, None, user)
+    assert caught.value.key == f"VERILOOP_{key}"
+
+
+@pytest.mark.parametrize("line", ["lookup = 1", 'lookup = "true"', "devices = [1]", "draft = 1"])
+def test_a_wrong_engine_setting_in_the_users_file_is_named(user: Path, line: str) -> None:
+    write(user, line + "\n")
+    with pytest.raises(SettingsError) as caught:
+        load_settings({}, {}, None, user)
+    assert caught.value.key == line.split()[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'server = "http://127.0.0.1:1"',
+        'server_model = "m"',
+        'server_key = "k"',
+        'draft = "mtp.gguf"',
+        "draft_max = 2",
+        'speculation = "off"',
+        "lookup = false",
+        "parallel = 2",
+        'type_k = "f32"',
+        'flash_attention = "on"',
+        'devices = "CUDA0"',
+        'split_mode = "row"',
+        "tensor_split = [1]",
+        "gpu_layers = 1",
+    ],
+)
+def test_a_workspace_may_not_choose_server_draft_or_devices(
+    user: Path, workspace: Path, line: str
+) -> None:
+    write(workspace / WORKSPACE_FILE, line + "\n")
+    with pytest.raises(SettingsError, match="a workspace may not set this"):
+        load_settings({}, {}, workspace, user)
+
+
+def test_a_servers_key_comes_from_the_environment_alone_and_is_not_shown(user: Path) -> None:
+    settings = load_settings({}, {"VERILOOP_SERVER_KEY": "12345"}, None, user)
+    assert settings.server_key == "12345"
+    assert "12345" not in repr(settings)
+    write(user, 'server_key = "12345"\n')
+    with pytest.raises(SettingsError, match="VERILOOP_SERVER_KEY"):
+        load_settings({}, {}, None, user)
+    with pytest.raises(SettingsError, match="VERILOOP_SERVER_KEY"):
+        load_settings({"server_key": "12345"}, {}, None, user.with_name("none"))
+
+
+def test_a_name_of_digits_in_the_environment_stays_a_name(user: Path) -> None:
+    assert load_settings({}, {"VERILOOP_SERVER_MODEL": "8"}, None, user).server_model == "8"

@@ -10,11 +10,10 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
-from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -35,8 +34,11 @@ WORKSPACE_FILE = "veriloop-settings.toml"
 PREFIX = "VERILOOP_"
 DEFAULT_MODEL = "veriloop-e2:Q6_K"
 MAX_BYTES = 64_000
+NO_DRAFT = "none"
 
 _FREE_FOR_WORKSPACE = frozenset({"model", "edit_format", "temperature", "attempts"})
+# A key in a file ends up in backups and in shared dotfiles.
+_ENVIRONMENT_ONLY = frozenset({"server_key"})
 _PATH_LIKE = re.compile(r"^[./~\\]|\\|\.gguf$|^(?!hf:).*/", re.IGNORECASE)
 
 
@@ -44,13 +46,23 @@ _PATH_LIKE = re.compile(r"^[./~\\]|\\|\.gguf$|^(?!hf:).*/", re.IGNORECASE)
 class Settings:
     """What the user chose. `None` leaves the model's, the engine's or the contract's own value.
 
-    `n_ctx` in tokens; `gpu_layers` −1 means all, `None` what fits; `draft` refers to a draft head,
-    empty for the one that goes with the model, "none" for none; `server` is the URL of another
-    engine, empty for our own, and `server_model` what it calls the model; `sources` tells where
-    each value came from.
+    `server` is the URL of another server, empty for our own engine; `server_model` what it calls
+    the model, `server_key` what it asks for. `n_ctx` in tokens; `gpu_layers` −1 means all, `None`
+    what fits; `draft` refers to a draft head, empty for the one that goes with the model,
+    `NO_DRAFT` for none; `devices` by llama.cpp's names, empty for all; `tensor_split` the share
+    of each device; `sources` tells where each value came from.
     """
 
     model: str
+    server: str
+    server_model: str
+    server_key: str = field(repr=False)
+    sandbox: Sandbox
+    edit_format: EditFormat
+    temperature: float | None
+    n_ctx: int | None
+    threads: int | None
+    gpu_layers: int | None
     draft: str
     draft_max: int
     speculation: Speculation
@@ -62,14 +74,6 @@ class Settings:
     devices: tuple[str, ...]
     split_mode: SplitMode
     tensor_split: tuple[float, ...]
-    server: str
-    server_model: str
-    sandbox: Sandbox
-    edit_format: EditFormat
-    temperature: float | None
-    n_ctx: int | None
-    threads: int | None
-    gpu_layers: int | None
     attempts: int | None
     data_dir: Path
     theme: str
@@ -101,15 +105,18 @@ def load_settings(
         layers.append(("workspace", WORKSPACE_FILE, _only_harmless(_read(path))))
     layers.append(("user", str(user), _read(user)))
 
-    values: dict[str, object] = dict(_DEFAULTS)
-    sources: dict[str, Source] = dict.fromkeys(_DEFAULTS, "default")
+    values: dict[str, object] = {key: setting.default for key, setting in _KEYS.items()}
+    sources: dict[str, Source] = dict.fromkeys(_KEYS, "default")
     for source, where, layer in reversed(layers):
         for key, value in layer.items():
             shown = PREFIX + key.upper() if source == "environment" else key
-            if key not in _READERS:
-                raise SettingsError(where, shown, f"unknown; use {', '.join(_READERS)}")
+            if key not in _KEYS:
+                raise SettingsError(where, shown, f"unknown; use {', '.join(_KEYS)}")
+            if key in _ENVIRONMENT_ONLY and source != "environment":
+                problem = f"may stand only in the environment, as {PREFIX}{key.upper()}"
+                raise SettingsError(where, shown, problem)
             try:
-                values[key] = _READERS[key](value)
+                values[key] = _KEYS[key].read(value)
             except ValueError as problem:
                 raise SettingsError(where, shown, str(problem)) from problem
             sources[key] = source
@@ -117,25 +124,15 @@ def load_settings(
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    names = {PREFIX + key.upper(): key for key in _KEYS}
     return {
-        key.removeprefix(PREFIX).lower(): _from_text(value)
-        for key, value in environ.items()
-        if key.startswith(PREFIX) and key.removeprefix(PREFIX).lower() in _READERS
+        key: _KEYS[key].from_text(environ[name]) for name, key in names.items() if name in environ
     }
-
-
-def _from_text(text: str) -> object:
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _only_harmless(values: Mapping[str, object]) -> Mapping[str, object]:
     for key, value in values.items():
-        if key in _READERS and key not in _FREE_FOR_WORKSPACE:
+        if key in _KEYS and key not in _FREE_FOR_WORKSPACE:
             raise SettingsError(WORKSPACE_FILE, key, "a workspace may not set this")
         if key == "model" and isinstance(value, str) and _PATH_LIKE.search(value):
             raise SettingsError(WORKSPACE_FILE, key, "a workspace may not name a file")
@@ -165,6 +162,25 @@ def _text(value: object) -> str:
     return value
 
 
+def _text_or_none(value: object) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    raise ValueError("must be text")
+
+
+def _url_or_none(value: object) -> str:
+    url = _text_or_none(value)
+    if url and not url.startswith(("http://", "https://")):
+        raise ValueError("must be a URL such as http://127.0.0.1:8001")
+    return url
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError("must be true or false")
+
+
 def _whole(least: int, most: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -180,49 +196,6 @@ def _temperature(value: object) -> float:
     return float(value)
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError("must be true or false")
-
-
-def _maybe_text(value: object) -> str:
-    if value == "":
-        return ""
-    return _text(value).strip()
-
-
-def _server(value: object) -> str:
-    url = _maybe_text(value)
-    parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise ValueError("must be a URL such as http://127.0.0.1:8001")
-    if parts.username or parts.password:
-        raise ValueError("must not hold a password; set VERILOOP_SERVER_KEY")
-    return url
-
-
-def _names(value: object) -> tuple[str, ...]:
-    items = value.split(",") if isinstance(value, str) else value
-    if not isinstance(items, list | tuple) or not all(isinstance(one, str) for one in items):
-        raise ValueError("must be names with commas between them")
-    return tuple(one.strip() for one in items if one.strip())
-
-
-def _shares(value: object) -> tuple[float, ...]:
-    items = value.split(",") if isinstance(value, str) else value
-    many = items if isinstance(items, list | tuple) else [items]
-    try:
-        shares = tuple(float(one) for one in many)
-    except (TypeError, ValueError):
-        raise ValueError("must be numbers with commas between them") from None
-    if any(not 0 <= one < float("inf") for one in shares):
-        raise ValueError("must be shares of 0 or more")
-    return shares
-
-
 def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in choices:
@@ -232,6 +205,31 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[object], str]:
     return read
 
 
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(_text(item).strip() for item in _items(value))
+
+
+def _shares(value: object) -> tuple[float, ...]:
+    shares = []
+    for item in _items(value):
+        share = _number(item) if isinstance(item, str) else item
+        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1e6:
+            raise ValueError("must be numbers of 0 or more with commas between them")
+        shares.append(float(share))
+    if shares and not any(shares):
+        raise ValueError("must give at least one device a share")
+    return tuple(shares)
+
+
+def _items(value: object) -> list[object]:
+    """The items of a list, or of text with commas between them; none of empty text."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, str):
+        return list(value.split(",")) if value.strip() else []
+    raise ValueError("must be a list, or text with commas between the items")
+
+
 def _folder(value: object) -> Path:
     path = value if isinstance(value, Path) else Path(_text(value)).expanduser()
     if not path.is_absolute():
@@ -239,53 +237,55 @@ def _folder(value: object) -> Path:
     return path
 
 
-_READERS: Mapping[str, Callable[[object], object]] = {
-    "model": _text,
-    "draft": _maybe_text,
-    "draft_max": _whole(1, MAX_DRAFT),
-    "speculation": _one_of(get_args(Speculation)),
-    "lookup": _switch,
-    "parallel": _whole(1, 64),
-    "type_k": _one_of(get_args(KVType)),
-    "type_v": _one_of(get_args(KVType)),
-    "flash_attention": _one_of(get_args(FlashAttention)),
-    "devices": _names,
-    "split_mode": _one_of(get_args(SplitMode)),
-    "tensor_split": _shares,
-    "server": _server,
-    "server_model": _maybe_text,
-    "sandbox": _one_of(get_args(Sandbox)),
-    "edit_format": _one_of(get_args(EditFormat)),
-    "temperature": _temperature,
-    "n_ctx": _whole(256, 2**24),
-    "threads": _whole(1, 1024),
-    "gpu_layers": _whole(-1, 10_000),
-    "attempts": _whole(1, 10**9),
-    "data_dir": _folder,
-    "theme": _text,
-}
-_DEFAULTS: Mapping[str, object] = {
-    "model": DEFAULT_MODEL,
-    "draft": "",
-    "draft_max": 8,
-    "speculation": "auto",
-    "lookup": True,
-    "parallel": None,
-    "type_k": "f16",
-    "type_v": "f16",
-    "flash_attention": "auto",
-    "devices": (),
-    "split_mode": "layer",
-    "tensor_split": (),
-    "server": "",
-    "server_model": "",
-    "sandbox": "best",
-    "edit_format": "auto",
-    "temperature": None,
-    "n_ctx": None,
-    "threads": None,
-    "gpu_layers": None,
-    "attempts": None,
-    "data_dir": platformdirs.user_data_path("veriloop", appauthor=False),
-    "theme": "textual-dark",
+def _as_text(text: str) -> object:
+    return text
+
+
+def _number(text: str) -> object:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _true_or_false(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One setting: how a value is read, what holds without one, what environment text means."""
+
+    read: Callable[[object], object]
+    default: object = None
+    from_text: Callable[[str], object] = _as_text
+
+
+_KEYS: Mapping[str, _Key] = {
+    "model": _Key(_text, DEFAULT_MODEL),
+    "server": _Key(_url_or_none, ""),
+    "server_model": _Key(_text_or_none, ""),
+    "server_key": _Key(_text_or_none, ""),
+    "sandbox": _Key(_one_of(get_args(Sandbox)), "best"),
+    "edit_format": _Key(_one_of(get_args(EditFormat)), "auto"),
+    "temperature": _Key(_temperature, None, _number),
+    "n_ctx": _Key(_whole(256, 2**24), None, _number),
+    "threads": _Key(_whole(1, 1024), None, _number),
+    "gpu_layers": _Key(_whole(-1, 10_000), None, _number),
+    "draft": _Key(_text_or_none, ""),
+    "draft_max": _Key(_whole(1, MAX_DRAFT), 8, _number),
+    "speculation": _Key(_one_of(get_args(Speculation)), "auto"),
+    "lookup": _Key(_switch, True, _true_or_false),
+    "parallel": _Key(_whole(1, 64), None, _number),
+    "type_k": _Key(_one_of(get_args(KVType)), "f16"),
+    "type_v": _Key(_one_of(get_args(KVType)), "f16"),
+    "flash_attention": _Key(_one_of(get_args(FlashAttention)), "auto"),
+    "devices": _Key(_names, ()),
+    "split_mode": _Key(_one_of(get_args(SplitMode)), "layer"),
+    "tensor_split": _Key(_shares, ()),
+    "attempts": _Key(_whole(1, 10**9), None, _number),
+    "data_dir": _Key(_folder, platformdirs.user_data_path("veriloop", appauthor=False)),
+    "theme": _Key(_text, "textual-dark"),
 }
