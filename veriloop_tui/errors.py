@@ -101,6 +101,16 @@ class ModelNotFound(EngineError):
         super().__init__(f"The model '{ref}' is not on this disk. {remedy}")
 
 
+class DownloadFailed(EngineError):
+    """A file or a repository of the hub that could not be had."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, problem: str) -> None:
+        self.what, self.problem = what, problem
+        super().__init__(f"{what} was not fetched: {problem}.")
+
+
 class ModelFileInvalid(EngineError):
     """A GGUF file that llama.cpp must not be given, or refused."""
 
@@ -135,6 +145,35 @@ class EngineRefused(EngineError):
     def __init__(self, status: int, message: str) -> None:
         self.status, self.message = status, message
         super().__init__(f"The engine refused the request ({status}): {message}")
+
+
+class ServerFailed(EngineError):
+    """Another server cannot be reached, fell silent, or sent what nobody can read."""
+
+    def __init__(self, server: str, problem: str) -> None:
+        self.server, self.problem = server, problem
+        super().__init__(
+            f"The server {server} cannot be used: {problem}. See that it runs, then run again."
+        )
+
+
+class ServerLacks(EngineError):
+    """A request needs something that another server was seen not to offer."""
+
+    def __init__(self, server: str, lacking: str, remedy: str) -> None:
+        self.server, self.lacking, self.remedy = server, lacking, remedy
+        super().__init__(f"The server {server} does not offer {lacking}; {remedy}.")
+
+
+class ServerNotAllowed(UsageError):
+    """The workspace's text would leave this machine, and the user has not agreed to that yet."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        super().__init__(
+            f"The text of the workspace would be sent to {origin}; "
+            f"agree to that once with `veriloop trust --server {origin}`."
+        )
 
 
 class DraftRefused(EngineError):
