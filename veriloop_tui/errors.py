@@ -345,6 +345,17 @@ class CorpusInvalid(QuantError):
         super().__init__(f"{path} cannot be used as a corpus: {problem}.")
 
 
+class TaskNotRun(QuantError):
+    """A task of a suite could not be run with a model; the runs before it are kept."""
+
+    def __init__(self, task: str, model: str, problem: str) -> None:
+        self.task, self.model, self.problem = task, model, problem
+        super().__init__(
+            f"The task '{task}' could not be run with {model}: {problem} "
+            "The runs before it are kept; run again to go on."
+        )
+
+
 class LibraryMissing(UsageError):
     """A library of an optional part is not installed."""
 
