@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from veriloop_tui import __version__, console, wiring
-from veriloop_tui.core.canonical import to_json
+from veriloop_tui import __version__, cli_models, console, wiring
+from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say, say_json
 from veriloop_tui.core.event import Event, IncumbentMeasured, RunEnded, event_json
 from veriloop_tui.core.excerpt import one_line, sanitise
 from veriloop_tui.errors import Cancelled, UsageError, VeriloopError
@@ -35,10 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+app.add_typer(cli_models.app)
+
 WorkspaceOption = Annotated[
     Path, typer.Option("--workspace", "-C", help="The folder to work on.", file_okay=False)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", "-m", help="A GGUF file, NAME[:QUANT], or hf:OWNER/REPO[:QUANT]."),
@@ -47,34 +45,6 @@ SandboxOption = Annotated[
     str | None, typer.Option("--sandbox", help="Isolation of the commands: best, reduced, none.")
 ]
 HERE = Path()
-
-
-def say(text: str = "") -> None:
-    """A line on standard output."""
-    typer.echo(text)
-
-
-def say_json(value: object) -> None:
-    """A JSON document on one line."""
-    say(json.dumps(to_json(value)))
-
-
-@contextmanager
-def cancel_on_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C (or SIGTERM) asks for a clean end, the second one insists."""
-    cancel = threading.Event()
-
-    def ask(number: int, _: object) -> None:
-        if cancel.is_set():
-            raise KeyboardInterrupt
-        cancel.set()
-
-    before = {sign: signal.signal(sign, ask) for sign in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cancel
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
 
 
 @app.callback(invoke_without_command=True)
