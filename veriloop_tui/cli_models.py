@@ -43,8 +43,7 @@ def list_models(as_json: JsonOption = False) -> None:
     for one in sorted(found, key=lambda known: known.memory_gb or 0):
         memory = f"{one.memory_gb} GB" if one.memory_gb else "any"
         here = ", ".join(one.here) or "-"
-        cells = (one.name, memory, one.parameters, one.kind, one.default_quant, here, one.licence)
-        table.add_row(*cells)
+        table.add_row(one.name, memory, one.parameters, one.kind, one.default_quant, here)
     _print(table)
 
 
@@ -178,7 +177,7 @@ def _size(count: int) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, no_wrap=True)
     return table
 
 

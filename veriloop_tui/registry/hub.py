@@ -18,7 +18,6 @@ from typing import Final, NoReturn
 from veriloop_tui.errors import Cancelled, DownloadFailed
 from veriloop_tui.registry.files import RepoFile
 
-_PIECE: Final = 1 << 20
 _TRIES: Final = 6
 _LEFT_FREE: Final = 512 << 20
 _TIMEOUT_SECONDS: Final = 30.0
@@ -185,7 +184,7 @@ def _append(
             hf_raise_for_status(response)
         # A server that does not know ranges begins at the start again.
         with part.open("ab" if response.status_code == 206 else "wb") as out:
-            for piece in response.iter_bytes(_PIECE):
+            for piece in response.iter_raw():
                 if out.tell() + len(piece) > file.size:
                     raise DownloadFailed(file.name, "the server sends more bytes than it announced")
                 out.write(piece)
