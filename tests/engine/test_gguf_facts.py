@@ -59,12 +59,19 @@ def test_the_facts_of_the_real_model_are_what_its_publisher_states(smollm: Path)
     assert facts.architecture == "llama"
     assert facts.parameters == 134_515_008
     assert facts.quant == "Q4_1"
-    assert facts.tensor_types == (("Q4_1", 210), ("F32", 61), ("Q8_0", 1))
+    assert [(share.type_name, share.tensors) for share in facts.sizes.types] == [
+        ("Q4_1", 210),
+        ("Q8_0", 1),
+        ("F32", 61),
+    ]
     assert facts.context_length == 8192
     assert facts.block_count == 30
     assert (facts.heads, facts.kv_heads) == ((9,), (3,))
-    assert facts.file_size == facts.expected_size == smollm.stat().st_size
-    assert facts.bpw == pytest.approx(5.85, abs=0.01)
+    assert facts.file_size == facts.parts[0].expected_size == smollm.stat().st_size
+    assert facts.vocabulary_size == 49_152
+    # llama.cpp prints 92.10 MiB (5.74 BPW) for it.
+    assert facts.sizes.size / 2**20 == pytest.approx(92.10, abs=0.005)
+    assert facts.bpw == pytest.approx(5.74, abs=0.005)
     assert "<|im_start|>" in facts.chat_template
     check_loadable(facts)
 

@@ -6,50 +6,80 @@ llama.cpp aborts the whole process on some headers, so they are refused here fir
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from veriloop_tui.engine.gguf_read import Header, Malformed, Tensor, Value, read_header
-from veriloop_tui.errors import ModelFileInvalid, ModelNotFound
+from veriloop_tui.engine.gguf_layers import Layers, block_parts, read_layers
+from veriloop_tui.engine.gguf_metadata import MAX_BLOCKS, Metadata, metadata
+from veriloop_tui.engine.gguf_read import Header, Malformed, Tensor, read_header
+from veriloop_tui.engine.gguf_shards import Part, joined, part, shard_names, stem
+from veriloop_tui.engine.gguf_sizes import Sizes, read_sizes
+from veriloop_tui.engine.gguf_types import file_type_name, type_name
+from veriloop_tui.errors import DraftRefused, ModelFileInvalid, ModelNotFound
 
-# llama.cpp's LLAMA_MAX_LAYERS.
-_MAX_BLOCKS: Final = 512
 _ENDS: Final = 1 << 20
+_MAX_EXPERTS: Final = 1_024  # llama.cpp's LLAMA_MAX_EXPERTS
 
 
 @dataclass(frozen=True, slots=True)
 class GGUFFacts:
     """The header's facts. Counts are 0 and texts empty where the header is silent.
 
-    `file_size` and `expected_size` are bytes, `parameters` is the sum over all tensors, `bpw` file
-    bits per parameter, `tensor_types` pairs of type name and number of tensors, commonest first;
-    `heads` and `kv_heads` have one entry, or one per block. `blocks_present` are the block numbers
-    that have tensors.
+    `path` is the first part's, which is the one that llama.cpp loads; of a remote file its
+    address. `heads` and `kv_heads` have one entry, or one per block. `blocks_present` are the
+    block numbers that have tensors; `quant` is the usual name of the file's type.
     """
 
     path: str
     name: str
     architecture: str
-    file_size: int
-    expected_size: int
-    header_size: int
-    parameters: int
-    tensor_types: tuple[tuple[str, int], ...]
+    parts: tuple[Part, ...]
     quant: str
-    bpw: float
+    sizes: Sizes
+    layers: Layers
     context_length: int
+    embedding_length: int
+    feed_forward_length: int
     block_count: int
     heads: tuple[int, ...]
     kv_heads: tuple[int, ...]
     nextn_predict_layers: int
     blocks_present: frozenset[int]
     split_count: int
-    vocabulary_known: bool
+    vocabulary_size: int
     duplicate_tokens: int
     chat_template: str
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of all parts."""
+        return sum(one.size for one in self.parts)
+
+    @property
+    def header_size(self) -> int:
+        """Bytes of the first part's header."""
+        return self.parts[0].header_size
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights in all tensors."""
+        return self.sizes.elements
+
+    @property
+    def bpw(self) -> float:
+        """Bits per weight over all tensors, as llama.cpp counts."""
+        return self.sizes.bpw
+
+    @property
+    def draft_head_only(self) -> bool:
+        """Whether the file holds nothing but the draft layers of a model (MTP)."""
+        trunk = self.block_count - self.nextn_predict_layers
+        return bool(self.nextn_predict_layers) and not any(
+            block < trunk for block in self.blocks_present
+        )
 
     @property
     def template_hash(self) -> str:
@@ -58,22 +88,40 @@ class GGUFFacts:
 
 
 def read_facts(path: Path) -> GGUFFacts:
-    """The facts of the GGUF at `path`. Raises `ModelFileInvalid`, `ModelNotFound`."""
+    """The facts of the model in the GGUF at `path`, or of which it is a part.
+
+    Raises `ModelFileInvalid`, `ModelNotFound`.
+    """
+    if not path.exists():
+        raise ModelNotFound(str(path), "Check the path.")
     try:
-        with path.open("rb") as file:
-            return parse_facts(file, str(path))
-    except FileNotFoundError:
-        raise ModelNotFound(str(path), "Check the path.") from None
-    except OSError as problem:
-        raise ModelFileInvalid(str(path), problem.strerror or str(problem)) from problem
+        paths = [path.with_name(name) for name in shard_names(path.name)]
+    except Malformed as problem:
+        raise ModelFileInvalid(str(path), str(problem)) from None
+    return facts_of([_read(one, number, len(paths)) for number, one in enumerate(paths, 1)])
 
 
 def parse_facts(file: BinaryIO, path: str) -> GGUFFacts:
-    """The facts of a GGUF in a seekable binary file. Raises `ModelFileInvalid`, `OSError`."""
+    """The facts of a GGUF in one seekable binary file. Raises `ModelFileInvalid`, `OSError`."""
     size = file.seek(0, 2)
     file.seek(0)
     try:
-        return _facts(read_header(file, size), size, path)
+        header = read_header(file, size)
+    except Malformed as problem:
+        raise ModelFileInvalid(path, str(problem)) from None
+    return facts_of([(path, size, header)])
+
+
+def facts_of(files: Sequence[tuple[str, int, Header]]) -> GGUFFacts:
+    """The facts of a model from path, size and header of each of its files, in their order.
+
+    Raises `ModelFileInvalid`.
+    """
+    path = files[0][0]
+    try:
+        parts = tuple(part(*one) for one in files)
+        headers = [header for _, _, header in files]
+        return _facts(path, parts, headers[0], joined(headers))
     except Malformed as problem:
         raise ModelFileInvalid(path, str(problem)) from None
 
@@ -81,53 +129,98 @@ def parse_facts(file: BinaryIO, path: str) -> GGUFFacts:
 def check_loadable(facts: GGUFFacts) -> None:
     """Refuse what llama.cpp would abort on, or not run alone. Raises `ModelFileInvalid`."""
     problem = _why_not(facts)
+    if not problem and facts.draft_head_only:
+        problem = "it holds a draft head only; give it beside a target model"
     if problem:
         raise ModelFileInvalid(facts.path, problem)
 
 
-def file_digest(facts: GGUFFacts) -> str:
-    """The sha256 over the header, the file's size, and the first and last MiB of the weights.
+def check_draft(target: GGUFFacts, draft: GGUFFacts) -> None:
+    """Refuse a draft head that is not the target's, or that llama.cpp would abort on.
 
-    Raises `ModelFileInvalid` if the file cannot be read.
+    Raises `DraftRefused`.
     """
-    digest = hashlib.sha256(facts.file_size.to_bytes(8, "little"))
-    try:
-        with Path(facts.path).open("rb") as file:
-            left = facts.header_size + _ENDS
-            while left > 0 and (piece := file.read(min(left, _ENDS))):
-                digest.update(piece)
-                left -= len(piece)
-            file.seek(max(0, facts.file_size - _ENDS))
-            digest.update(file.read(_ENDS))
-    except OSError as problem:
-        raise ModelFileInvalid(facts.path, problem.strerror or str(problem)) from problem
+    if problem := _why_not(draft):
+        raise DraftRefused(f"{draft.path}: {problem}")
+    if not draft.nextn_predict_layers:
+        raise DraftRefused("it holds no draft layers")
+    for what, mine, its in (
+        ("architecture", draft.architecture, target.architecture),
+        ("embedding width", draft.embedding_length, target.embedding_length),
+        ("vocabulary", draft.vocabulary_size, target.vocabulary_size),
+    ):
+        if mine != its:
+            raise DraftRefused(f"its {what} is {mine}, the model's is {its}")
+
+
+def file_digest(facts: GGUFFacts) -> str:
+    """The sha256 over each part's header, its size, and the first and last MiB of its weights.
+
+    Raises `ModelFileInvalid` if a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for one in facts.parts:
+        digest.update(one.size.to_bytes(8, "little"))
+        try:
+            with Path(one.path).open("rb") as file:
+                left = one.header_size + _ENDS
+                while left > 0 and (piece := file.read(min(left, _ENDS))):
+                    digest.update(piece)
+                    left -= len(piece)
+                file.seek(max(0, one.size - _ENDS))
+                digest.update(file.read(_ENDS))
+        except OSError as problem:
+            raise ModelFileInvalid(one.path, problem.strerror or str(problem)) from problem
     return digest.hexdigest()
+
+
+def printable(text: str) -> str:
+    """A name fit for a terminal: the file's author may have put control characters into it."""
+    return "".join(char for char in text[:200] if char.isprintable()).strip()
+
+
+def _read(path: Path, number: int, of: int) -> tuple[str, int, Header]:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            return str(path), size, read_header(file, size)
+    except FileNotFoundError:
+        problem = f"part {number} of {of} is missing; download {path.name}"
+        raise ModelFileInvalid(str(path), problem) from None
+    except OSError as problem:
+        raise ModelFileInvalid(str(path), problem.strerror or str(problem)) from problem
+    except Malformed as problem:
+        raise ModelFileInvalid(str(path), str(problem)) from None
 
 
 def _why_not(facts: GGUFFacts) -> str:
     blocks, nextn = facts.block_count, facts.nextn_predict_layers
     if not facts.architecture:
         return "its header names no architecture"
-    if facts.split_count > 1:
-        return f"it is one of {facts.split_count} parts; join them with llama-gguf-split --merge"
-    if facts.expected_size > facts.file_size:
-        return (
-            f"it is cut short: {facts.file_size} of {facts.expected_size} bytes are there; "
-            "download it again"
-        )
-    if not 1 <= blocks <= _MAX_BLOCKS:
+    if facts.split_count > 1 and facts.split_count != len(facts.parts):
+        return f"it is one of {facts.split_count} parts, and its name does not say which"
+    for number, one in enumerate(facts.parts, 1):
+        if one.expected_size > one.size:
+            which = f"part {number}" if len(facts.parts) > 1 else "it"
+            return (
+                f"{which} is cut short: {one.size} of {one.expected_size} bytes are there; "
+                "download it again"
+            )
+    if not 1 <= blocks <= MAX_BLOCKS:
         return f"its header claims {blocks} blocks"
-    if nextn >= blocks:
+    if not 0 <= nextn < blocks:
         return f"its header claims {nextn} draft layers in {blocks} blocks"
-    if nextn and not any(block < blocks - nextn for block in facts.blocks_present):
-        return "it holds a draft head only; give it beside a target model"
     if len(facts.heads) not in (1, blocks) or len(facts.kv_heads) not in (1, blocks):
         return "its head counts do not fit its number of blocks"
     pairs = zip(_spread(facts.heads, blocks), _spread(facts.kv_heads, blocks), strict=True)
     for heads, kv_heads in pairs:
         if heads < 0 or kv_heads < 0 or (kv_heads and heads % kv_heads):
             return f"its {heads} attention heads cannot be shared by {kv_heads} key-value heads"
-    if not facts.vocabulary_known:
+    experts, used = facts.sizes.experts, facts.sizes.experts_used
+    if not 0 <= experts <= _MAX_EXPERTS or not (experts == 0 or 0 < used <= experts):
+        return f"its header claims the use of {used} of {experts} experts"
+    if not facts.vocabulary_size:
         return "it holds no vocabulary"
     if facts.duplicate_tokens:
         return f"{facts.duplicate_tokens} entries of its vocabulary repeat an earlier one"
@@ -138,104 +231,41 @@ def _spread(values: tuple[int, ...], count: int) -> tuple[int, ...]:
     return values * count if len(values) == 1 else values
 
 
-def _facts(header: Header, size: int, path: str) -> GGUFFacts:
-    values = header.values
-    architecture = _text(values, "general.architecture")
-    heads = _integers(values, f"{architecture}.attention.head_count") or (0,)
-    for key, value in values.items():
-        if key.endswith("_epsilon") and isinstance(value, float) and not math.isfinite(value):
-            raise Malformed(f"the metadata entry '{key[:80]}' is {value}")
-    parameters = sum(tensor.elements for tensor in header.tensors)
-    types = Counter(_type_name(tensor.type_id) for tensor in header.tensors)
+def _facts(
+    path: str, parts: tuple[Part, ...], header: Header, tensors: tuple[Tensor, ...]
+) -> GGUFFacts:
+    meta = metadata(header)
+    heads = meta.wholes("attention.head_count") or (0,)
+    file_name = path.replace("\\", "/").rpartition("/")[2]
     return GGUFFacts(
         path=path,
-        name=_printable(_text(values, "general.name")) or _printable(Path(path).stem),
-        architecture=_printable(architecture),
-        file_size=size,
-        expected_size=header.data_start + max(map(_tensor_end, header.tensors), default=0),
-        header_size=header.data_start,
-        parameters=parameters,
-        tensor_types=tuple(types.most_common()),
-        quant=_quant(values, header.tensors),
-        bpw=size * 8 / parameters if parameters else 0.0,
-        context_length=_integer(values, f"{architecture}.context_length"),
-        block_count=_integer(values, f"{architecture}.block_count"),
+        name=printable(meta.text("general.name")) or printable(stem(file_name)),
+        architecture=printable(meta.architecture),
+        parts=parts,
+        quant=_quant(meta, tensors),
+        sizes=read_sizes(meta, tensors),
+        layers=read_layers(meta, tensors),
+        context_length=meta.whole("context_length"),
+        embedding_length=meta.whole("embedding_length"),
+        feed_forward_length=max(meta.wholes("feed_forward_length"), default=0),
+        block_count=meta.whole("block_count"),
         heads=heads,
-        kv_heads=_integers(values, f"{architecture}.attention.head_count_kv") or heads,
-        nextn_predict_layers=_integer(values, f"{architecture}.nextn_predict_layers"),
-        blocks_present=frozenset(_blocks(header.tensors)),
-        split_count=_integer(values, "split.count"),
-        vocabulary_known="tokenizer.ggml.tokens" in values,
+        kv_heads=meta.wholes("attention.head_count_kv") or heads,
+        nextn_predict_layers=meta.whole("nextn_predict_layers"),
+        blocks_present=frozenset(block_parts(tensors)),
+        split_count=meta.plain_whole("split.count"),
+        vocabulary_size=meta.lengths.get("tokenizer.ggml.tokens", 0),
         duplicate_tokens=header.duplicate_tokens,
-        chat_template=_text(values, "tokenizer.chat_template"),
+        chat_template=meta.text("tokenizer.chat_template"),
     )
 
 
-def _text(values: dict[str, Value], key: str) -> str:
-    value = values.get(key, "")
-    if not isinstance(value, str):
-        raise Malformed(f"the metadata entry '{key}' is not a text")
-    return value
-
-
-def _integer(values: dict[str, Value], key: str) -> int:
-    value = values.get(key, 0)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(f"the metadata entry '{key[:80]}' is not a whole number")
-    return value
-
-
-def _integers(values: dict[str, Value], key: str) -> tuple[int, ...]:
-    value = values.get(key, ())
-    if not isinstance(value, tuple):
-        return (_integer(values, key),)
-    whole = tuple(item for item in value if isinstance(item, int) and not isinstance(item, bool))
-    if len(whole) != len(value):
-        raise Malformed(f"the metadata entry '{key[:80]}' does not hold whole numbers")
-    return whole
-
-
-def _printable(text: str) -> str:
-    """A name fit for a terminal: the file's author may have put control characters into it."""
-    return "".join(char for char in text[:200] if char.isprintable()).strip()
-
-
-def _blocks(tensors: tuple[Tensor, ...]) -> set[int]:
-    parts = (tensor.name.split(".", 2) for tensor in tensors)
-    return {
-        int(part[1])
-        for part in parts
-        if len(part) > 2 and part[0] == "blk" and part[1].isdecimal() and len(part[1]) < 6
-    }
-
-
-def _tensor_end(tensor: Tensor) -> int:
-    """Where the tensor's bytes end in the data section; its offset if its type is not known."""
-    from veriloop_tui.engine.gguf_types import block_size
-
-    size = block_size(tensor.type_id)
-    if size is None:
-        return tensor.offset
-    block, block_bytes = size
-    if tensor.dims and tensor.dims[0] % block:
-        raise Malformed(f"the rows of the tensor '{tensor.name[:80]}' do not fit its type")
-    return tensor.offset + tensor.elements // block * block_bytes
-
-
-def _type_name(type_id: int) -> str:
-    from veriloop_tui.engine.gguf_types import type_name
-
-    return type_name(type_id)
-
-
-def _quant(values: dict[str, Value], tensors: tuple[Tensor, ...]) -> str:
+def _quant(meta: Metadata, tensors: tuple[Tensor, ...]) -> str:
     """The file type's usual name; where the header is silent, the type that holds most weights."""
-    from veriloop_tui.engine.gguf_types import file_type_name
-
-    stated = file_type_name(values.get("general.file_type"))
+    stated = file_type_name(meta.values.get("general.file_type"))
     if stated is not None:
         return stated
     weights: Counter[str] = Counter()
     for tensor in tensors:
-        weights[_type_name(tensor.type_id)] += tensor.elements
+        weights[type_name(tensor.type_id)] += tensor.elements
     return weights.most_common(1)[0][0] if weights else ""
