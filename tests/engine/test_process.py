@@ -249,7 +249,7 @@ def test_a_server_that_is_not_there_is_a_crash(tmp_path: Path) -> None:
     ("answer", "error"),
     [
         (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", EngineCrashed),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\ndata: 5\n\n", EngineRefused),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\ndata: 5\n\n", EngineCrashed),
         (b"HTTP/1.1 500 Oh\r\ncontent-length: 4\r\n\r\noops", EngineRefused),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\ndata: {", EngineCrashed),
         (b"nonsense\r\n\r\n", EngineCrashed),

@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Final
 
 import httpcore
 
-from veriloop_tui.core.chat import (
-    ChatEvent,
-    ChatFinished,
-    ChatRequest,
-    FinishReason,
-    ModelFacts,
-    TextDelta,
-    Timings,
-    Usage,
-)
+from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.watched import RequestCancelled, WatchedBackend
-from veriloop_tui.errors import ContextTooLong, EngineCrashed, EngineError, EngineRefused
+from veriloop_tui.engine import chat_facts
+from veriloop_tui.engine.chat_answer import Answer
+from veriloop_tui.engine.chat_body import OWN, Abilities, LackingError, body
+from veriloop_tui.engine.chat_stream import (
+    MAX_LIST,
+    MAX_REFUSAL,
+    GarbledError,
+    beginning,
+    events,
+    json_object,
+    whole,
+)
+from veriloop_tui.engine.retry import Patience
+from veriloop_tui.engine.watched import (
+    RequestCancelled,
+    SilentError,
+    Watch,
+    WatchedBackend,
+    rest,
+)
+from veriloop_tui.errors import EngineCrashed, EngineError, ServerFailed, ServerLacks
 
 _CONNECT_SECONDS: Final = 10.0
-# No limit on silence while reading: a long prefill is silent. The watch ends a hopeless wait.
-_TIMEOUTS: Final = {"connect": _CONNECT_SECONDS, "write": 60.0, "read": None, "pool": 1.0}
-_MAX_ANSWER: Final = 64 << 20
-_FINISH_REASONS: Final = get_args(FinishReason)
+_WRITE_SECONDS: Final = 60.0
+_WHOLE_SECONDS: Final = 30.0
+# A long prompt on a slow machine is evaluated in silence, and a busy server lets others go first.
+_FIRST_SECONDS: Final = 1_800.0
+_BETWEEN_SECONDS: Final = 300.0
+# The watch sets the limits for reading; these are for what cannot be watched piece by piece.
+_TIMEOUTS: Final = {
+    "connect": _CONNECT_SECONDS,
+    "write": _WRITE_SECONDS,
+    "read": None,
+    "pool": 1.0,
+}
+_BUSY: Final = (429, 503)
 
 _LOST: Final = (
     httpcore.NetworkError,
@@ -37,6 +58,7 @@ _LOST: Final = (
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
 )
+_ABSENT: Final = (httpcore.NetworkError, httpcore.RemoteProtocolError)
 
 Crash = Callable[[], EngineCrashed | None]
 
@@ -61,16 +83,21 @@ class Endpoint:
 class EngineClient:
     """A `ChatModel` over HTTP. Each request has a connection of its own; safe for any thread."""
 
-    def __init__(self, endpoint: Endpoint, crash: Crash = _never) -> None:
-        """`crash` tells, while a request waits, whether the server's process has ended."""
+    def __init__(self, endpoint: Endpoint, crash: Crash = _never, able: Abilities = OWN) -> None:
+        """`crash` tells, while a request waits, whether the server's process has ended; `able`
+        what the server takes."""
         self._endpoint = endpoint
         self._crash = crash
+        self._able = able
+        self._own = endpoint.socket_path is not None
+        self._base = endpoint.base_url.rstrip("/").removesuffix("/v1")
+        self._where = "" if self._own else self._base
 
     def ready(self) -> bool:
         """Whether the server answers and its model is loaded. Raises `EngineCrashed`."""
         try:
-            status, _ = self._whole("GET", "/health", None)
-        except EngineCrashed:
+            status, _ = self.get("/health")
+        except (EngineCrashed, ServerFailed):
             if (crash := self._crash()) is not None:
                 raise crash from None
             return False
@@ -81,85 +108,127 @@ class EngineClient:
 
         A server that is not ours tells less: what it leaves out is 0 or empty.
         """
-        status, body = self._whole("GET", "/v1/models", None)
+        status, answer = self.get("/v1/models")
         if status != 200:
-            raise _refusal(status, body)
-        models = _object(body).get("data")
-        if not isinstance(models, list) or not models or not isinstance(models[0], dict):
-            raise EngineRefused(status, "the list of models is empty or not understood")
-        wanted = self._endpoint.model
-        named = [one for one in models if isinstance(one, dict) and one.get("id") == wanted]
-        return _facts((named or models)[0], self._endpoint.base_url)
+            raise chat_facts.refusal(status, answer)
+        with self._understood():
+            models = chat_facts.listed(json_object(answer)).models
+            if not models:
+                raise GarbledError("its list of models is empty")
+        name = self._endpoint.model if self._endpoint.model in models else next(iter(models))
+        return chat_facts.model_facts(name, models[name], self._where)
 
     def complete(self, request: ChatRequest, cancel: Cancel) -> Iterator[ChatEvent]:
         """Text deltas, then one `ChatFinished`; a set `cancel` closes the connection.
 
-        Raises `ContextTooLong`, `EngineRefused`, `EngineCrashed`.
+        Raises `ContextTooLong`, `EngineRefused`, `EngineCrashed`, `ServerFailed`, `ServerLacks`.
+        A connection that is lost before the first byte of the answer is made again, a few times.
         """
-        answer = _Answer(time.monotonic)
         try:
-            body = json.dumps(_body(request, self._endpoint.model)).encode()
+            content = json.dumps(body(request, self._endpoint.model, self._able)).encode()
+        except LackingError as lacking:
+            raise ServerLacks(self._where, lacking.lacking, lacking.remedy) from None
+        answer = Answer(request.n, time.monotonic)
+        try:
             with (
-                self._pool(cancel) as pool,
-                pool.stream(
-                    "POST",
-                    self._url("/v1/chat/completions"),
-                    headers=self._headers(),
-                    content=body,
-                    extensions={"timeout": _TIMEOUTS},
-                ) as response,
+                self._understood(),
+                self._answered("POST", "/v1/chat/completions", content, cancel) as (told, watch),
             ):
-                if response.status != 200:
-                    raise _refusal(response.status, _bounded(response.iter_stream()))
-                for data in _sse(response.iter_stream()):
-                    yield from answer.take(data)
+                if told.status != 200:
+                    raise chat_facts.refusal(
+                        told.status, beginning(told.iter_stream(), MAX_REFUSAL)
+                    )
+                for chunk in events(told.iter_stream()):
+                    for event in answer.take(chunk):
+                        watch.bear(None if self._own else _BETWEEN_SECONDS)
+                        yield event
                     if cancel.is_set():
                         raise RequestCancelled
+                yield answer.finished()
         except RequestCancelled:
             yield answer.cancelled()
-            return
-        except _LOST as lost:
-            raise self._lost(lost) from lost
-        yield answer.finished()
 
-    def _whole(self, method: str, path: str, content: bytes | None) -> tuple[int, bytes]:
-        timeouts = {"connect": _CONNECT_SECONDS, "write": 10.0, "read": 10.0, "pool": 1.0}
-        try:
-            with (
-                self._pool(None) as pool,
-                pool.stream(
-                    method,
-                    self._url(path),
-                    headers=self._headers(),
-                    content=content,
-                    extensions={"timeout": timeouts},
-                ) as response,
-            ):
-                return response.status, _bounded(response.iter_stream())
-        except _LOST as lost:
-            raise self._lost(lost) from lost
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of one small document. Raises `EngineError`."""
+        with self._understood(), self._answered("GET", path, None, None) as (told, _):
+            return told.status, whole(told.iter_stream(), MAX_LIST)
 
-    def _pool(self, cancel: Cancel | None) -> httpcore.ConnectionPool:
-        def watch() -> None:
+    @contextmanager
+    def _answered(
+        self, method: str, path: str, content: bytes | None, cancel: Cancel | None
+    ) -> Iterator[tuple[httpcore.Response, Watch]]:
+        """The beginning of an answer; the rest is read inside. Tries again where that is due."""
+        patience = Patience()
+        while True:
+            watch = self._watch(cancel, whole=content is None)
+            try:
+                with (
+                    self._pool(watch) as pool,
+                    pool.stream(
+                        method,
+                        self._base + path,
+                        headers=self._headers(),
+                        content=content,
+                        extensions={"timeout": _TIMEOUTS},
+                    ) as told,
+                ):
+                    pause = self._pause_if_busy(told, patience)
+                    if pause is None:
+                        yield told, watch
+                        return
+            except _ABSENT as lost:
+                again = not (self._own or watch.heard_any)
+                pause = patience.after_loss() if again else None
+                if pause is None:
+                    raise self._lost(lost) from lost
+            except _LOST as lost:
+                raise self._lost(lost) from lost
+            rest(pause, self._watch(cancel, whole=False))
+
+    def _pause_if_busy(self, told: httpcore.Response, patience: Patience) -> float | None:
+        if self._own or told.status not in _BUSY:
+            return None
+        return patience.after_busy(chat_facts.retry_after(told.headers, time.time()))
+
+    def _watch(self, cancel: Cancel | None, *, whole: bool) -> Watch:
+        def ask() -> None:
             if cancel is not None and cancel.is_set():
                 raise RequestCancelled
             if (crash := self._crash()) is not None:
                 raise crash
 
+        if whole:
+            return Watch(ask, total=_WHOLE_SECONDS)
+        # Our own engine's process is watched itself, and may take its time.
+        return Watch(ask, silence=None if self._own else _FIRST_SECONDS)
+
+    def _pool(self, watch: Watch) -> httpcore.ConnectionPool:
         path = self._endpoint.socket_path
         return httpcore.ConnectionPool(
-            uds=str(path) if path is not None else None, network_backend=WatchedBackend(watch)
+            uds=str(path) if path is not None else None,
+            network_backend=WatchedBackend(watch),
+            socket_options=_KEEP_ALIVE if path is None else None,
         )
 
-    def _lost(self, problem: Exception) -> EngineCrashed:
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Say of what nobody understands whose it is."""
+        try:
+            yield
+        except GarbledError as garbled:
+            raise self._failure(garbled.problem) from garbled
+        except SilentError as silent:
+            raise self._failure(str(silent)) from silent
+
+    def _failure(self, problem: str) -> EngineError:
+        return EngineCrashed(problem) if self._own else ServerFailed(self._where, problem)
+
+    def _lost(self, problem: Exception) -> EngineError:
         """The process's own death says more than the broken connection that it left behind."""
-        deadline = time.monotonic() + 0.5
+        deadline = time.monotonic() + (0.5 if self._own else 0.0)
         while (crash := self._crash()) is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        return crash or EngineCrashed(str(problem) or "the connection was lost")
-
-    def _url(self, path: str) -> str:
-        return self._endpoint.base_url.rstrip("/").removesuffix("/v1") + path
+        return crash or self._failure(str(problem) or "the connection was lost")
 
     def _headers(self) -> dict[bytes | str, bytes | str]:
         headers: dict[bytes | str, bytes | str] = {"Content-Type": "application/json"}
@@ -168,151 +237,14 @@ class EngineClient:
         return headers
 
 
-class _Answer:
-    """What has arrived of one answer. A server without timings has them measured from here."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._begun = clock()
-        self._first: float | None = None
-        self._deltas = 0
-        self._reason: FinishReason | None = None
-        self._usage: Usage | None = None
-        self._timings: Timings | None = None
-
-    def take(self, data: dict[str, Any]) -> Iterator[TextDelta]:
-        """One chunk of the stream."""
-        if isinstance(error := data.get("error"), dict):
-            raise EngineRefused(500, str(error.get("message", "no reason given")))
-        if isinstance(usage := data.get("usage"), dict):
-            self._usage = _usage(usage)
-        if isinstance(timings := data.get("timings"), dict):
-            self._timings = Timings(_number(timings, "prompt_ms"), _number(timings, "predicted_ms"))
-        choices = data.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            return
-        reason = choices[0].get("finish_reason")
-        if reason is not None:
-            self._reason = reason if reason in _FINISH_REASONS else "stop"
-        delta = choices[0].get("delta")
-        text = delta.get("content") if isinstance(delta, dict) else None
-        if isinstance(text, str) and text:
-            self._first = self._first or self._clock()
-            self._deltas += 1
-            yield TextDelta(text)
-
-    def finished(self) -> ChatFinished:
-        """The end as the server told it."""
-        if self._reason is None:
-            raise EngineCrashed("the answer broke off")
-        if self._usage is None:
-            raise EngineRefused(200, "the server does not report its token usage")
-        return ChatFinished(self._reason, self._usage, self._timings or self._measured())
-
-    def cancelled(self) -> ChatFinished:
-        """The end of an answer that was given up; its prompt's tokens are not known."""
-        return ChatFinished("cancelled", Usage(0, self._deltas, 0), self._measured())
-
-    def _measured(self) -> Timings:
-        now = self._clock()
-        first = self._first or now
-        return Timings((first - self._begun) * 1e3, (now - first) * 1e3)
-
-
-def _body(request: ChatRequest, model: str) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [asdict(message) for message in request.messages],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "seed": request.seed,
-        "max_tokens": request.max_tokens,
-        **asdict(request.sampling),
-    }
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if request.continue_final_message:
-        # The second field is what vLLM wants beside the first.
-        body |= {"continue_final_message": True, "add_generation_prompt": False}
-    return body
-
-
-def _sse(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events, up to `[DONE]`."""
-    buffer = b""
-    for piece in pieces:
-        buffer += piece
-        *lines, buffer = buffer.split(b"\n")
-        if len(buffer) > _MAX_ANSWER:
-            raise EngineRefused(200, "one event of the stream is too large")
-        for line in lines:
-            name, _, value = line.partition(b":")
-            if name != b"data":
-                continue
-            if value.strip() == b"[DONE]":
-                return
-            yield _object(value)
-
-
-def _bounded(pieces: Iterable[bytes]) -> bytes:
-    body = b""
-    for piece in pieces:
-        body += piece
-        if len(body) > _MAX_ANSWER:
-            raise EngineRefused(200, "the answer is too large")
-    return body
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError as problem:
-        raise EngineRefused(200, f"the answer is not JSON ({problem})") from None
-    if not isinstance(value, dict):
-        raise EngineRefused(200, "the answer is not a JSON object")
-    return value
-
-
-def _refusal(status: int, body: bytes) -> EngineError:
-    """The error that a refusing answer stands for."""
-    try:
-        error = json.loads(body)["error"]
-        message = str(error["message"])
-    except (ValueError, LookupError, TypeError):
-        return EngineRefused(status, body[:500].decode("utf-8", "replace"))
-    n_prompt, n_ctx = error.get("n_prompt_tokens"), error.get("n_ctx")
-    if isinstance(n_prompt, int) and isinstance(n_ctx, int):
-        return ContextTooLong(n_prompt, n_ctx)
-    return EngineRefused(status, message)
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    details = usage.get("prompt_tokens_details")
-    reused = int(_number(details, "cached_tokens")) if isinstance(details, dict) else 0
-    made = int(_number(usage, "completion_tokens"))
-    return Usage(int(_number(usage, "prompt_tokens")), made, reused)
-
-
-def _number(values: dict[str, Any], key: str) -> float:
-    value = values.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _facts(model: dict[str, Any], where: str) -> ModelFacts:
-    found = model.get("meta")
-    meta: dict[str, Any] = found if isinstance(found, dict) else {}
-    if all(one.name in meta for one in fields(ModelFacts)):
-        return ModelFacts(**{one.name: meta[one.name] for one in fields(ModelFacts)})
-    # llama-server's names first, then vLLM's.
-    return ModelFacts(
-        name=str(model.get("id", "")),
-        architecture="",
-        path=where,
-        file_size=int(_number(meta, "size")),
-        parameters=int(_number(meta, "n_params")),
-        quant="",
-        bpw=0.0,
-        n_ctx=int(_number(meta, "n_ctx") or _number(model, "max_model_len")),
-        file_digest="",
-        template_hash="",
+def _keep_alive() -> tuple[httpcore.SOCKET_OPTION, ...]:
+    """A peer whose machine is gone is noticed within two minutes, however long it is silent."""
+    wanted = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+    there = ((getattr(socket, name, None), value) for name, value in wanted.items())
+    return (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        *((socket.IPPROTO_TCP, option, value) for option, value in there if option is not None),
     )
+
+
+_KEEP_ALIVE: Final = _keep_alive()
