@@ -179,9 +179,9 @@ class ModelFacts:
 
     `file_digest` is a sha256 over the file's header and its size and ends (hashing 20 GiB at each
     start would cost a minute), `template_hash` the sha256 of its chat template, empty if it has
-    none. `n_ctx` is the live context in tokens; `bpw` is bits per weight over all tensors. `path` is the
-    server's address where another server holds the file. `notices` say what the engine had to do
-    without, in sentences.
+    none. `n_ctx` is the live context in tokens; `bpw` is bits per weight over all tensors. `path`
+    is the server's address where another server holds the file. `notices` say what the engine had
+    to do without, in sentences.
     """
 
     name: str
