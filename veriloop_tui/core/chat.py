@@ -78,6 +78,7 @@ class ChatRequest:
     its text. `max_tokens` bounds the answer, thinking included; `seed` fixes the sampler's
     randomness, and candidate i of `n` draws with `seed + i`. `thinking_tokens` bounds the thinking
     (`None`: what leaves room for an answer). `template_values` reach the chat template by name.
+    `must_call` names tools of which the answer must call at least one; empty: the model decides.
     """
 
     messages: tuple[Message, ...]
@@ -91,6 +92,7 @@ class ChatRequest:
     tools: tuple[Tool, ...] = ()
     thinking_tokens: int | None = None
     template_values: tuple[tuple[str, TemplateValue], ...] = ()
+    must_call: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
