@@ -228,10 +228,13 @@ def test_nothing_comes_back_into_a_memory_that_was_emptied(hybrid: Pair) -> None
     hybrid.put(PROMPT)
     hybrid.memory.checkpoint()
     hybrid.memory.clear()
-
     assert hybrid.memory.keep((*PROMPT, 1)) == 0
+    other = PROMPT[::-1] * 2
+    hybrid.put(other)
 
-    hybrid.put(PROMPT)
+    assert hybrid.memory.keep((*other[:-5], 1)) == 0
+
+    hybrid.put(other)
     hybrid.assert_as_if_fresh()
 
 
