@@ -124,20 +124,21 @@ class EngineClient:
         Raises `ContextTooLong`, `EngineRefused`, `EngineCrashed`, `ServerFailed`, `ServerLacks`.
         A connection that is lost before the first byte of the answer is made again, a few times.
         """
+        yield from self.fill(Answer(request.n, time.monotonic), request, cancel)
+
+    def fill(self, answer: Answer, request: ChatRequest, cancel: Cancel) -> Iterator[ChatEvent]:
+        """`complete` into an answer that can be looked at afterwards."""
         try:
             content = json.dumps(body(request, self._endpoint.model, self._able)).encode()
         except LackingError as lacking:
             raise ServerLacks(self._where, lacking.lacking, lacking.remedy) from None
-        answer = Answer(request.n, time.monotonic)
+        path = "/v1/chat/completions"
         try:
-            with (
-                self._understood(),
-                self._answered("POST", "/v1/chat/completions", content, cancel) as (told, watch),
-            ):
+            with self._understood(), self._answered("POST", path, content, cancel) as got:
+                told, watch = got
                 if told.status != 200:
-                    raise chat_facts.refusal(
-                        told.status, beginning(told.iter_stream(), MAX_REFUSAL)
-                    )
+                    problem = beginning(told.iter_stream(), MAX_REFUSAL)
+                    raise chat_facts.refusal(told.status, problem)
                 for chunk in events(told.iter_stream()):
                     for event in answer.take(chunk):
                         watch.bear(None if self._own else _BETWEEN_SECONDS)

@@ -70,6 +70,11 @@ class Answer:
         self._spare: Usage | None = None
         self._timings: list[Timings] = []
 
+    @property
+    def told_timings(self) -> bool:
+        """Whether the server has told timings of its own."""
+        return bool(self._timings)
+
     def take(self, chunk: dict[str, Any]) -> Iterator[ChatEvent]:
         """What one chunk of the stream says. Raises `GarbledError`, `EngineRefused`."""
         if "error" in chunk and (refused := refusal_in(_FAILED, chunk)) is not None:

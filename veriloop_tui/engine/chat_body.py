@@ -15,8 +15,9 @@ ServerKind = Literal["veriloop", "llama.cpp", "vllm", "other"]
 class Abilities:
     """What a server takes beyond the plain protocol.
 
-    `samplers`: top_k, min_p and the repeat penalty; `continues`: goes on from a begun answer;
-    `candidates`: several at once; `template_values`: values for the chat template.
+    `seed`: the same answer for the same seed; `samplers`: top_k, min_p and the repeat penalty;
+    `continues`: goes on from a begun answer; `candidates`: several at once; `template_values`:
+    values for the chat template; `timings`: tells its own.
     """
 
     kind: ServerKind
@@ -27,6 +28,7 @@ class Abilities:
     schema: bool = True
     grammar: bool = True
     template_values: bool = True
+    timings: bool = True
 
     @property
     def bounds_thinking(self) -> bool:
