@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripted_gguf import write_random_gguf
+from veriloop_tui.engine.llama import Model, Vocabulary, silence_logs
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 
@@ -30,6 +31,15 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A hybrid of attention and recurrent blocks, random F32 weights."""
     return write_random_gguf(tmp_path_factory.mktemp("qwen") / "tiny.gguf", "qwen35", 7)
+
+
+@pytest.fixture(scope="session")
+def vocabulary(tiny_llama: Path) -> Iterator[Vocabulary]:
+    """256 tokens of one byte each, then the end of the answer."""
+    silence_logs()
+    model = Model(tiny_llama, LoadSettings(tiny_llama, gpu_layers=0), lambda: True, heads=False)
+    yield model.vocabulary
+    model.close()
 
 
 @pytest.fixture(scope="session")

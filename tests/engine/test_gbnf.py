@@ -1,8 +1,6 @@
 """Grammars that clients write: llama.cpp must survive each one that passes the check."""
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import llama_cpp.llama_cpp as api
 import pytest
@@ -10,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from veriloop_tui.engine.gbnf import char_class, check, literal
-from veriloop_tui.engine.llama import Model, Vocabulary, silence_logs
-from veriloop_tui.engine.settings import LoadSettings
+from veriloop_tui.engine.llama import Vocabulary
 from veriloop_tui.errors import EngineRefused
 
 ARITHMETIC = """
@@ -23,14 +20,6 @@ term  ::= [0-9]{1,3} ws | "(" ws sum ")" ws |
 ws    ::= [ \\t\\n\\]]*
 """
 CHAIN = "\n".join(["root ::= r0", *(f"r{n} ::= r{n + 1}" for n in range(4_900)), 'r4900 ::= "a"'])
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tiny_llama: Path) -> Iterator[Vocabulary]:
-    silence_logs()
-    model = Model(tiny_llama, LoadSettings(tiny_llama, gpu_layers=0), lambda: True, heads=False)
-    yield model.vocabulary
-    model.close()
 
 
 def compiles(vocabulary: Vocabulary, grammar: str) -> bool:

@@ -1,95 +1,21 @@
 """Grammars of JSON schemas, run by llama.cpp itself on a vocabulary of single bytes."""
 
-import ctypes
 import json
-import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
-import llama_cpp.llama_cpp as api
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.engine.grammars import matches, written
 from veriloop_tui.engine.grammar import schema_grammar
-from veriloop_tui.engine.llama import Model, Vocabulary, silence_logs
-from veriloop_tui.engine.settings import LoadSettings
-
-_EOS = 256
-# First bytes after which llama.cpp lets bytes follow that are no UTF-8.
-_HURRY = (*b'"}]', *b"0123456789-", *range(0x80, 0xC0))
-_NOT_UTF8 = {0xC0, 0xC1, 0xE0, 0xED, *range(0xF0, 0x100)}
-_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tiny_llama: Path) -> Iterator[Vocabulary]:
-    """256 tokens of one byte each, then the end of the answer."""
-    silence_logs()
-    model = Model(tiny_llama, LoadSettings(tiny_llama, gpu_layers=0), lambda: True, heads=False)
-    yield model.vocabulary
-    model.close()
-
-
-class Matcher:
-    """What llama.cpp allows next, byte by byte."""
-
-    def __init__(self, vocabulary: Vocabulary, schema: Any) -> None:
-        grammar = schema_grammar(json.dumps(schema)).encode()
-        self._grammar = api.llama_sampler_init_grammar(vocabulary.handle, grammar, b"root")
-        assert self._grammar, grammar.decode()
-
-    def close(self) -> None:
-        api.llama_sampler_free(self._grammar)
-
-    def allowed(self) -> set[int]:
-        tokens = np.zeros(_EOS + 1, _CANDIDATE)
-        tokens["id"] = np.arange(_EOS + 1)
-        data = tokens.ctypes.data_as(api.llama_token_data_p)
-        array = api.llama_token_data_array(data, len(tokens), -1, False)
-        api.llama_sampler_apply(self._grammar, ctypes.byref(array))
-        return {int(token) for token in np.nonzero(tokens["logit"] > -np.inf)[0]}
-
-    def take(self, byte: int) -> None:
-        api.llama_sampler_accept(self._grammar, byte)
+from veriloop_tui.engine.llama import Vocabulary
 
 
 def fits(vocabulary: Vocabulary, schema: Any, text: str) -> bool:
     """Whether the grammar of the schema allows exactly this text."""
-    matcher = Matcher(vocabulary, schema)
-    try:
-        for byte in text.encode():
-            if byte not in matcher.allowed():
-                return False
-            matcher.take(byte)
-        return _EOS in matcher.allowed()
-    finally:
-        matcher.close()
-
-
-def written(vocabulary: Vocabulary, schema: Any, seed: int, long: int = 80) -> str:
-    """A text that the grammar allows, at random; after `long` bytes it hurries to an end."""
-    matcher = Matcher(vocabulary, schema)
-    chance, out = random.Random(seed), bytearray()
-    while True:
-        allowed = matcher.allowed()
-        assert allowed, out
-        hurried = _HURRY if len(out) > long and chance.random() < 0.7 else ()
-        if _EOS in allowed and (hurried or allowed == {_EOS} or chance.random() < 0.5):
-            matcher.close()
-            return out.decode()
-        # Plain letters more often than all the rest, so that words and names come about.
-        known = sorted(allowed & {*b'abcnkxy019", :{}[]-.'})
-        choice = next((byte for byte in hurried if byte in allowed), None)
-        if choice is None:
-            every = sorted(allowed - {_EOS} - _NOT_UTF8) or sorted(allowed)
-            choice = chance.choice(known if known and chance.random() < 0.9 else every)
-        matcher.take(choice)
-        out.append(choice)
-        assert len(out) < 20_000
+    return matches(vocabulary, schema_grammar(json.dumps(schema)), text)
 
 
 NAMES = st.sampled_from(("a", "ab", "b", "name", "kind", 'q"\\', "é", ""))
@@ -168,7 +94,7 @@ SCHEMAS = st.recursive(LEAVES, inner, max_leaves=6).map(
 def test_every_text_of_a_grammar_is_json_that_fits_the_schema(
     vocabulary: Vocabulary, schema: Any, seed: int
 ) -> None:
-    text = written(vocabulary, schema, seed)
+    text = written(vocabulary, schema_grammar(json.dumps(schema)), seed)
 
     jsonschema.validate(
         json.loads(text), schema, jsonschema.Draft202012Validator, format_checker=None

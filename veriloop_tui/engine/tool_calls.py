@@ -194,16 +194,20 @@ def _known(name: str, tools: Mapping[str, Tool]) -> Tool:
 
 def _typed(name: str, value: str, schema: Any) -> str:
     """The value as JSON text, of a type that the tool's schema wants."""
+    types = parameter_types(name, schema)
+    text = _WORDS.get(value.strip().lower(), value.strip())
+    if _json_types(text) & types - {"string"}:
+        return text
+    if types and "string" not in types:
+        raise CallMalformedError(f"the parameter '{name}' is not {' or '.join(sorted(types))}")
+    return _dumps(value)
+
+
+def parameter_types(name: str, schema: Any) -> set[str]:
+    """The JSON types that a tool's schema allows for a parameter, empty if it does not say."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     wanted = properties.get(name) if isinstance(properties, dict) else None
-    types = _types(wanted, schema, _MAX_REFS)
-    if types and types != {"string"}:
-        text = _WORDS.get(value.strip().lower(), value.strip())
-        if _json_types(text) & types:
-            return text
-        if "string" not in types:
-            raise CallMalformedError(f"the parameter '{name}' is not {' or '.join(sorted(types))}")
-    return _dumps(value)
+    return _types(wanted, schema, _MAX_REFS)
 
 
 def _types(schema: Any, root: Any, depth: int) -> set[str]:
