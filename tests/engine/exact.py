@@ -27,8 +27,6 @@ from veriloop_tui.engine.settings import LoadSettings
 N_CTX = 1536
 GREEDY = Job((), "", Sampling(temperature=0.0), seed=1, max_tokens=50)
 SAMPLED = replace(GREEDY, sampling=Sampling(temperature=0.6, top_k=0, top_p=1.0, min_p=0.0))
-# Few letters, so that guesses are right now and then and a wrong one is soon forgiven.
-GRAMMAR = 'root ::= ([ab] [ab] "c" | "d")+'
 
 
 def never() -> bool:
