@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from veriloop_tui import __version__, cli_models, console, wiring
+from veriloop_tui import __version__, cli_bench, cli_models, console, wiring
 from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say, say_json
 from veriloop_tui.core.event import Event, IncumbentMeasured, RunEnded, event_json
 from veriloop_tui.core.excerpt import one_line, sanitise
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_models.app)
+app.command()(cli_bench.bench)
 
 WorkspaceOption = Annotated[
     Path, typer.Option("--workspace", "-C", help="The folder to work on.", file_okay=False)
