@@ -35,7 +35,7 @@ from veriloop_tui.engine.watched import (
     WatchedBackend,
     rest,
 )
-from veriloop_tui.errors import EngineCrashed, EngineError, ServerFailed, ServerLacks
+from veriloop_tui.errors import Cancelled, EngineCrashed, EngineError, ServerFailed, ServerLacks
 
 _CONNECT_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 60.0
@@ -149,10 +149,13 @@ class EngineClient:
         except RequestCancelled:
             yield answer.cancelled()
 
-    def get(self, path: str) -> tuple[int, bytes]:
-        """Status and body of one small document. Raises `EngineError`."""
-        with self._understood(), self._answered("GET", path, None, None) as (told, _):
-            return told.status, whole(told.iter_stream(), MAX_LIST)
+    def get(self, path: str, cancel: Cancel | None = None) -> tuple[int, bytes]:
+        """Status and body of one small document. Raises `EngineError`, `Cancelled`."""
+        try:
+            with self._understood(), self._answered("GET", path, None, cancel) as (told, _):
+                return told.status, whole(told.iter_stream(), MAX_LIST)
+        except RequestCancelled:
+            raise Cancelled from None
 
     @contextmanager
     def _answered(

@@ -79,6 +79,8 @@ def body(request: ChatRequest, model: str, able: Abilities) -> dict[str, Any]:
         made["n"] = request.n
     if request.tools:
         made["tools"] = [_tool(tool) for tool in request.tools]
+    if request.must_call:
+        made["tool_choice"] = _tool_choice(request, able.kind)
     if request.template_values and able.template_values:
         made["chat_template_kwargs"] = dict(request.template_values)
     if request.thinking_tokens is not None and able.bounds_thinking:
@@ -139,6 +141,15 @@ def _message(message: Message, kind: ServerKind) -> dict[str, Any]:
     if message.tool_call_id:
         made["tool_call_id"] = message.tool_call_id
     return made
+
+
+def _tool_choice(request: ChatRequest, kind: ServerKind) -> str | dict[str, Any]:
+    if set(request.must_call) == {tool.name for tool in request.tools}:
+        return "required"
+    # llama-server reads this form as if nothing had been said.
+    if len(request.must_call) == 1 and kind != "llama.cpp":
+        return {"type": "function", "function": {"name": request.must_call[0]}}
+    raise LackingError("making the model call some of its tools", "offer it those alone")
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

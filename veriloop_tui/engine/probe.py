@@ -6,10 +6,11 @@ The smoke test is the one that VeriLoop E2's card asks for: at temperature 0 the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
-from veriloop_tui.core.chat import ModelFacts
+from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.ports import Cancel
 from veriloop_tui.engine import chat_facts
@@ -32,10 +33,6 @@ class Probe:
     facts: ModelFacts
     smoke: Smoke
     able: Abilities
-
-    def client(self) -> EngineClient:
-        """A client that knows what the server takes."""
-        return EngineClient(self.endpoint, able=self.able)
 
     def lacking(self) -> tuple[str, ...]:
         """What it was not seen to do, for people."""
@@ -77,25 +74,41 @@ class Probe:
         return (*said, *facts.notices)
 
 
+class ProbedModel:
+    """The `ChatModel` of a server that was probed: asked for no more than it was seen to take."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self._client = EngineClient(probe.endpoint, able=probe.able)
+
+    def facts(self) -> ModelFacts:
+        """What was found out, with what the user should know of it as notices."""
+        return replace(self.probe.facts, notices=self.probe.sentences())
+
+    def complete(self, request: ChatRequest, cancel: Cancel) -> Iterator[ChatEvent]:
+        """The model's answer. Raises `EngineError`."""
+        return self._client.complete(request, cancel)
+
+
 def probe(endpoint: Endpoint, cancel: Cancel) -> Probe:
     """Ask a server of any kind, with about ten short requests.
 
     Raises `UsageError` for a model that it does not have, `ServerFailed`, `EngineRefused`,
     `Cancelled`.
     """
-    listing, name = _choose(endpoint)
+    listing, name = _choose(endpoint, cancel)
     endpoint = replace(endpoint, model=name)
-    version, n_ctx = _more(EngineClient(endpoint), listing.kind)
+    version, n_ctx = _more(EngineClient(endpoint), listing.kind, cancel)
     entry = listing.models.get(name, {})
     facts = chat_facts.model_facts(name, entry, endpoint.base_url, n_ctx)
     smoke, able = Trials(lambda able: EngineClient(endpoint, able=able), listing.kind, cancel).run()
     return Probe(endpoint, version, facts, smoke, able)
 
 
-def _choose(endpoint: Endpoint) -> tuple[chat_facts.Listed, str]:
+def _choose(endpoint: Endpoint, cancel: Cancel) -> tuple[chat_facts.Listed, str]:
     """The list of models, and the one to ask."""
     where, wanted = endpoint.base_url, endpoint.model
-    status, answer = EngineClient(endpoint).get("/v1/models")
+    status, answer = EngineClient(endpoint).get("/v1/models", cancel)
     if status in (401, 403):
         problem = f"it refuses the key ({status}); set VERILOOP_SERVER_KEY to the right one"
         raise ServerFailed(where, problem)
@@ -119,15 +132,15 @@ def _choose(endpoint: Endpoint) -> tuple[chat_facts.Listed, str]:
     raise UsageError(f"The server {where} {problem}; name one with --server-model: {shown}.")
 
 
-def _more(client: EngineClient, kind: ServerKind) -> tuple[str, int]:
+def _more(client: EngineClient, kind: ServerKind, cancel: Cancel) -> tuple[str, int]:
     """The server's version, for people, and the context where `/v1/models` may not tell it."""
     match kind:
         case "llama.cpp":
-            props = _document(client, "/props")
+            props = _document(client, "/props", cancel)
             n_ctx = count(fields(props.get("default_generation_settings")), "n_ctx")
             return f"llama-server {_short(props.get('build_info'))}".strip(), n_ctx
         case "vllm":
-            return f"vLLM {_short(_document(client, '/version').get('version'))}".strip(), 0
+            return f"vLLM {_short(_document(client, '/version', cancel).get('version'))}".strip(), 0
         case "veriloop":
             return "another VeriLoop", 0
         case "other":
@@ -136,9 +149,9 @@ def _more(client: EngineClient, kind: ServerKind) -> tuple[str, int]:
             assert_never(kind)
 
 
-def _document(client: EngineClient, path: str) -> dict[str, Any]:
+def _document(client: EngineClient, path: str, cancel: Cancel) -> dict[str, Any]:
     """What a server tells there; nothing where it tells nothing."""
-    status, answer = client.get(path)
+    status, answer = client.get(path, cancel)
     try:
         return json_object(answer) if status == 200 else {}
     except GarbledError:

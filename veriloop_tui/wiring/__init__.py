@@ -6,6 +6,7 @@ llama.cpp only where it is about to use them.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from veriloop_tui.config import Sandbox
+from veriloop_tui.config import Sandbox, load_settings, user_file
 from veriloop_tui.contract.detect import detect, render_contract
 from veriloop_tui.contract.schema import CONTRACT_FILE, parse_contract
 from veriloop_tui.contract.trust import changes, is_trusted
@@ -24,7 +25,7 @@ from veriloop_tui.core.obligation import Contract
 from veriloop_tui.core.ports import Approver, Cancel
 from veriloop_tui.errors import SandboxUnavailable, UsageError
 from veriloop_tui.ledger.fsck import Damage
-from veriloop_tui.wiring import machine, records, running
+from veriloop_tui.wiring import machine, records, running, servers
 from veriloop_tui.wiring.workspace import Flags, Location, locate, opened, sandbox_of
 
 __all__ = ["Flags"]
@@ -91,6 +92,20 @@ def trust(workspace: Path, question: TrustQuestion) -> None:
     keep_trust(locate(workspace).trust_file, question.contract)
 
 
+def server_question(url: str) -> servers.ServerQuestion:
+    """What `trust --server` has to show. Raises `UsageError`."""
+    return servers.question(_data_dir(), url)
+
+
+def allow_server(url: str) -> None:
+    """Let the text of workspaces go to this server from now on. Raises `UsageError`."""
+    servers.allow(_data_dir(), url)
+
+
+def _data_dir() -> Path:
+    return load_settings({}, os.environ, None, user_file()).data_dir
+
+
 def verify(workspace: Path, flags: Flags, cancel: Cancel) -> Iterator[Event]:
     """Rank the workspace as it is: notices, then `IncumbentMeasured`."""
     location = locate(workspace, flags)
@@ -121,7 +136,7 @@ def _run(
     notices: tuple[str, ...] = (),
 ) -> Iterator[Event]:
     contract = location.trusted_contract()
-    with opened(location) as workspace, running.engine(location) as model:
+    with opened(location) as workspace, running.engine(location, cancel) as model:
         workspace.notices += notices
         yield from running.run(workspace, contract, model, task, seed, approver, cancel)
 
@@ -148,12 +163,12 @@ def demo_workspace(folder: Path | None) -> Iterator[Path]:
         yield place
 
 
-def _demo_location(workspace: Path, model: str | None) -> tuple[Location, tuple[str, ...]]:
+def _demo_location(workspace: Path, flags: Flags) -> tuple[Location, tuple[str, ...]]:
     """The demo's location, and a sentence where it has to do with less isolation.
 
     Only the demo may fall back by itself, since its folder was made for it.
     """
-    location = locate(workspace, Flags(model=model or DEMO_MODEL))
+    location = locate(workspace, replace(flags, model=flags.model or DEMO_MODEL))
     keep_trust(location.trust_file, location.contract())
     notices: tuple[str, ...] = ()
     for tier in SANDBOX_LADDER:
@@ -168,18 +183,33 @@ def _demo_location(workspace: Path, model: str | None) -> tuple[Location, tuple[
 
 
 def run_demo(
-    workspace: Path, model: str | None, seed: int | None, cancel: Cancel
+    workspace: Path,
+    model: str | None,
+    seed: int | None,
+    cancel: Cancel,
+    *,
+    server: str | None = None,
+    server_model: str | None = None,
 ) -> Iterator[Event]:
     """The demo without a screen."""
-    location, notices = _demo_location(workspace, model)
+    flags = Flags(model=model, server=server, server_model=server_model)
+    location, notices = _demo_location(workspace, flags)
     yield from _run(location, DEMO_TASK, seed, running.EveryCommit(), cancel, notices)
 
 
-def show_demo(workspace: Path, model: str | None, seed: int | None) -> RunEnded | None:
+def show_demo(
+    workspace: Path,
+    model: str | None,
+    seed: int | None,
+    *,
+    server: str | None = None,
+    server_model: str | None = None,
+) -> RunEnded | None:
     """The demo in the terminal app."""
     from veriloop_tui.wiring import screen
 
-    location, notices = _demo_location(workspace, model)
+    flags = Flags(model=model, server=server, server_model=server_model)
+    location, notices = _demo_location(workspace, flags)
     return screen.show_run(location, DEMO_TASK, seed, notices)
 
 

@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veriloop_tui import __version__
-from veriloop_tui.errors import SandboxUnavailable, StagingUnavailable, VeriloopError
+from veriloop_tui.config import NO_DRAFT
+from veriloop_tui.core.excerpt import one_line
+from veriloop_tui.errors import Cancelled, SandboxUnavailable, StagingUnavailable, VeriloopError
 from veriloop_tui.store.staging.ladder import choose_stager
-from veriloop_tui.wiring.running import local_model
+from veriloop_tui.wiring.running import draft_file, local_model
+from veriloop_tui.wiring.servers import Deadline, ask
 from veriloop_tui.wiring.workspace import Location, sandbox_of
 
 _PROBE_SECONDS = 60
+_SERVER_SECONDS = 180.0
 # In a process of its own: native code may abort, and the command line must not load it.
 _PROBE = """
 import ctypes, json, llama_cpp
@@ -49,7 +53,7 @@ def examine(location: Location) -> Iterator[Finding]:
     yield _sandbox(location)
     yield _staging(location)
     yield from _llama()
-    yield _model(location)
+    yield from _server(location) if location.settings.server else _local_model(location)
     free = shutil.disk_usage(_existing(location.data)).free
     yield Finding("data", True, f"{location.data}, {free / 2**30:.1f} GiB free")
 
@@ -95,14 +99,48 @@ def _llama() -> Iterator[Finding]:
     yield Finding("MTP draft heads", facts["mtp"], found, "" if facts["mtp"] else "Update it.")
 
 
-def _model(location: Location) -> Finding:
+def _local_model(location: Location) -> Iterator[Finding]:
     ref = location.settings.model
     try:
         found = local_model(location)
+        size = found.path.stat().st_size / 2**30
+        seen = f"{size:.2f} GiB, {found.quant or 'quant not named'}, {ref}"
+        yield Finding("model", True, seen)
+        head = draft_file(location)
     except VeriloopError as missing:
-        return Finding("model", False, ref, str(missing))
-    size = found.path.stat().st_size / 2**30
-    return Finding("model", True, f"{size:.2f} GiB, {found.quant or 'quant not named'}, {ref}")
+        yield Finding("model or draft head", False, ref, str(missing))
+        return
+    if location.settings.draft == NO_DRAFT:
+        yield Finding("draft head", True, "switched off")
+    elif head is None:
+        yield Finding("draft head", True, "no file of its own; one inside the model is used")
+    else:
+        yield Finding("draft head", True, f"{head.stat().st_size / 2**30:.2f} GiB, {head.name}")
+
+
+def _server(location: Location) -> Iterator[Finding]:
+    shown = location.settings.server
+    limit = Deadline(None, _SERVER_SECONDS)
+    try:
+        found = ask(location.settings, limit).probe
+    except Cancelled:
+        yield Finding("server", False, f"{shown} was too slow", "See that it is not overloaded.")
+        return
+    except VeriloopError as problem:
+        yield Finding("server", False, shown, str(problem))
+        return
+    facts, smoke = found.facts, found.smoke
+    context = f"context {facts.n_ctx}" if facts.n_ctx else "context not told"
+    named = f"{facts.path} ({found.version}), {one_line(facts.name, 100)}, {context}"
+    yield Finding("server", True, named)
+    yield Finding(
+        "smoke test",
+        smoke.passed,
+        f"{smoke.seconds:.1f} s, '{one_line(smoke.answer, 100)}'",
+        "" if smoke.passed else found.smoke_sentence(),
+    )
+    lacking = ", ".join(found.lacking())
+    yield Finding("server's abilities", not lacking, f"not seen: {lacking}" if lacking else "all")
 
 
 def _existing(path: Path) -> Path:

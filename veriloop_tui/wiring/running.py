@@ -4,35 +4,44 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from veriloop_tui import __version__, registry
+from veriloop_tui.config import NO_DRAFT, Settings
 from veriloop_tui.contract.protect import protects
 from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts, Sampling
 from veriloop_tui.core.event import Event, IncumbentMeasured, Notice
 from veriloop_tui.core.obligation import Contract
 from veriloop_tui.core.ports import Approval, Approver, Cancel, ChatModel
 from veriloop_tui.core.transition import Transition
+from veriloop_tui.engine.address import parse_address
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.loop.controller import Controller
 from veriloop_tui.loop.incumbent import measure_incumbent
 from veriloop_tui.loop.plan import Parts, Plan
 from veriloop_tui.proposer.propose import DEFAULT_SAMPLING, ModelProposer
+from veriloop_tui.wiring import servers
 from veriloop_tui.wiring.workspace import Location, Workspace
 
 Ask = Callable[[str, tuple[str, ...]], tuple[bool, str]]
 
 
 class Loaded:
-    """A loaded model whose facts are asked for once, and how to sample from it."""
+    """A loaded model whose facts are asked for once, and how to sample from it.
+
+    `notices` are what its engine or server has to tell.
+    """
 
     def __init__(self, model: ChatModel, sampling: Sampling) -> None:
-        self._model, self._facts, self.sampling = model, model.facts(), sampling
+        facts = model.facts()
+        self._model, self.sampling, self.notices = model, sampling, facts.notices
+        # Told by themselves: a bundle binds the model, not how this machine runs it today.
+        self._facts = replace(facts, notices=())
 
     def facts(self) -> ModelFacts:
         """What is known of the model."""
@@ -41,6 +50,36 @@ class Loaded:
     def complete(self, request: ChatRequest, cancel: Cancel) -> Iterator[ChatEvent]:
         """The model's answer. Raises `EngineError`."""
         return self._model.complete(request, cancel)
+
+
+class Engine:
+    """The model side of a workspace: a process of our own, or another server. Close it."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._process: EngineProcess | None = None
+
+    def model(self, cancel: Cancel) -> Loaded:
+        """The model, ready to answer: loaded, loaded again after a crash, or probed.
+
+        Raises `ModelNotFound`, `ServerNotAllowed`, `UsageError`, `EngineError`, `Cancelled`.
+        """
+        settings = self._location.settings
+        if settings.server:
+            served = servers.ask(settings, cancel)
+            spec = _served_spec(served.probe.facts.name)
+            return Loaded(served, sampling(settings, spec))
+        if self._process is None:
+            self._process = EngineProcess(engine_settings(self._location))
+        if self._process.crash() is not None:
+            self._process.restart(cancel)
+        spec = local_model(self._location).spec
+        return Loaded(self._process.client(), sampling(settings, spec))
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.stop()
 
 
 class EveryCommit:
@@ -63,19 +102,24 @@ class AskFirst:
         return Approval(approved, reason)
 
 
+def shown_model(settings: Settings) -> str:
+    """The model as the user named it."""
+    if not settings.server:
+        return settings.model
+    return f"{settings.server_model or 'the model'} at {parse_address(settings.server).origin}"
+
+
 def local_model(location: Location) -> registry.LocalModel:
     """The model that the settings name. Raises `ModelNotFound`."""
-    known = registry.read_registry(registry.registry_file())
-    return registry.resolve(location.settings.model, known)
+    return registry.resolve(location.settings.model, _known())
 
 
 def draft_file(location: Location) -> Path | None:
-    """The file with the draft head that the settings name. Raises `ModelNotFound`."""
+    """The file with the draft head to load, if there is one. Raises `ModelNotFound`."""
     ref = location.settings.draft
-    if ref in ("", "none"):
+    if ref == NO_DRAFT:
         return None
-    known = registry.read_registry(registry.registry_file())
-    return registry.resolve(ref, known).path
+    return registry.draft_of(local_model(location), ref, _known())
 
 
 def engine_settings(location: Location) -> LoadSettings:
@@ -101,22 +145,30 @@ def engine_settings(location: Location) -> LoadSettings:
 
 
 @contextmanager
-def engine(location: Location) -> Iterator[Loaded]:
-    """The engine's process with the model loaded. Raises `ModelNotFound`, `EngineError`."""
-    with EngineProcess(engine_settings(location)) as process:
-        yield Loaded(process.client(), sampling(location))
+def engine(location: Location, cancel: Cancel) -> Iterator[Loaded]:
+    """The model that the settings name, ready to answer. Raises what `Engine.model` raises."""
+    with closing(Engine(location)) as started:
+        yield started.model(cancel)
 
 
-def sampling(location: Location) -> Sampling:
+def sampling(settings: Settings, spec: registry.ModelSpec | None) -> Sampling:
     """The proposer's sampling, then the registry's for this model, then the user's."""
-    facts = local_model(location).spec
     chosen = DEFAULT_SAMPLING
-    if facts is not None:
-        suited = facts.sampling.model_dump(exclude_none=True)
-        chosen = replace(chosen, **suited)
-    if location.settings.temperature is not None:
-        chosen = replace(chosen, temperature=location.settings.temperature)
+    if spec is not None:
+        chosen = replace(chosen, **spec.sampling.model_dump(exclude_none=True))
+    if settings.temperature is not None:
+        chosen = replace(chosen, temperature=settings.temperature)
     return chosen
+
+
+def _served_spec(name: str) -> registry.ModelSpec | None:
+    """What the registry knows of a model that another server calls `name`."""
+    specs = _known().values()
+    return next((one for one in specs if name in (one.name, one.weights, one.repo)), None)
+
+
+def _known() -> Mapping[str, registry.ModelSpec]:
+    return registry.read_registry(registry.registry_file())
 
 
 def verify(workspace: Workspace, contract: Contract, cancel: Cancel) -> Iterator[Event]:
@@ -171,6 +223,7 @@ def run(
         clock=workspace.clock,
         stored_bytes=workspace.snapshots.stored_bytes,
     )
+    workspace.notices += model.notices
     for event in Controller(plan, parts, cancel).events():
         yield event
         for text in workspace.told():

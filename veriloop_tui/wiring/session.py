@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 
 from veriloop_tui.contract.schema import CONTRACT_FILE
 from veriloop_tui.contract.trust import is_trusted
 from veriloop_tui.core.event import Event
 from veriloop_tui.core.ports import Approver, Cancel, SessionFacts
-from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.errors import ContractError
 from veriloop_tui.store.watch import watch
 from veriloop_tui.wiring import running
@@ -24,8 +23,7 @@ class WorkspaceSession:
 
     def __init__(self, workspace: Workspace, seed: int | None = None) -> None:
         self._workspace, self._seed = workspace, seed
-        self._engine: EngineProcess | None = None
-        self._open = ExitStack()
+        self._engine = running.Engine(workspace.location)
 
     def facts(self) -> SessionFacts:
         """What is known without running anything."""
@@ -43,7 +41,7 @@ class WorkspaceSession:
             names = tuple(obligation.name for obligation in contract.obligations)
         return SessionFacts(
             root=str(location.root),
-            model=location.settings.model,
+            model=running.shown_model(location.settings),
             sandbox_tier=location.settings.sandbox,
             staging_rung=self._workspace.rung,
             contract_path=path,
@@ -59,7 +57,7 @@ class WorkspaceSession:
     def run(self, task: str, approver: Approver, cancel: Cancel) -> Iterator[Event]:
         """One run of the controller, ending with `RunEnded`."""
         contract = self._workspace.location.trusted_contract()
-        model = self._model(cancel)
+        model = self._engine.model(cancel)
         yield from running.run(self._workspace, contract, model, task, self._seed, approver, cancel)
 
     def recorded(self) -> tuple[Event, ...]:
@@ -78,13 +76,4 @@ class WorkspaceSession:
 
     def close(self) -> None:
         """End the engine."""
-        self._open.close()
-
-    def _model(self, cancel: Cancel) -> running.Loaded:
-        location = self._workspace.location
-        if self._engine is None:
-            self._engine = EngineProcess(running.engine_settings(location))
-            self._open.callback(self._engine.stop)
-        if self._engine.crash() is not None:
-            self._engine.restart(cancel)
-        return running.Loaded(self._engine.client(), running.sampling(location))
+        self._engine.close()
