@@ -6,18 +6,25 @@ Exit codes: 0 complete (or clean), 1 ended without completing (or damaged), 2 us
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from veriloop_tui import __version__, cli_bench, cli_models, console, wiring
+from veriloop_tui import __version__, cli_bench, cli_models, cli_run, cli_serve, console, wiring
+from veriloop_tui.cli_options import (
+    HERE,
+    DraftOption,
+    ModelOption,
+    SandboxOption,
+    ServerModelOption,
+    ServerOption,
+    WorkspaceOption,
+)
 from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say, say_json
-from veriloop_tui.core.event import Event, IncumbentMeasured, RunEnded, event_json
+from veriloop_tui.cli_run import show_event
+from veriloop_tui.core.event import IncumbentMeasured, event_json
 from veriloop_tui.core.excerpt import one_line, sanitise
 from veriloop_tui.errors import Cancelled, UsageError, VeriloopError
 
@@ -32,20 +39,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.add_typer(cli_models.app)
+app.command()(cli_run.run)
+app.command()(cli_run.demo)
+app.command()(cli_serve.serve)
 app.command()(cli_bench.bench)
-
-WorkspaceOption = Annotated[
-    Path, typer.Option("--workspace", "-C", help="The folder to work on.", file_okay=False)
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option("--model", "-m", help="A GGUF file, NAME[:QUANT], or hf:OWNER/REPO[:QUANT]."),
-]
-SandboxOption = Annotated[
-    str | None, typer.Option("--sandbox", help="Isolation of the commands: best, reduced, none.")
-]
-HERE = Path()
+app.add_typer(cli_models.app)
 
 
 @app.callback(invoke_without_command=True)
@@ -53,6 +51,9 @@ def open_app(
     context: typer.Context,
     workspace: WorkspaceOption = HERE,
     model: ModelOption = None,
+    draft: DraftOption = None,
+    server: ServerOption = None,
+    server_model: ServerModelOption = None,
     sandbox: SandboxOption = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -64,7 +65,9 @@ def open_app(
         return
     if not sys.stdout.isatty() or not sys.stdin.isatty():
         raise UsageError("There is no terminal; use a command such as `veriloop run --auto`.")
-    flags = wiring.Flags(model=model, sandbox=sandbox)
+    flags = wiring.Flags(
+        model=model, draft=draft, server=server, server_model=server_model, sandbox=sandbox
+    )
     ended = wiring.open_terminal(workspace, flags)
     raise typer.Exit(console.EXIT_CODES[ended.outcome] if ended else 0)
 
@@ -90,22 +93,47 @@ def init(
 @app.command()
 def trust(
     workspace: WorkspaceOption = HERE,
+    server: Annotated[
+        str | None, typer.Option(help="Let a server be sent the text of workspaces instead.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Let the commands of the contract run, after showing them."""
+    if server is not None:
+        trust_server(server, yes)
+        return
     question = wiring.trust_question(workspace)
     for line in question.lines:
         say(line)
     if question.trusted:
         say("This contract is trusted already.")
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("There is no terminal to ask on; pass --yes to trust it.")
-        if not typer.confirm("Trust these commands?"):
-            raise typer.Exit(1)
+    confirm("Trust these commands?", yes)
     wiring.trust(workspace, question)
     say("Trusted.")
+
+
+def trust_server(url: str, yes: bool) -> None:
+    """Let the text of workspaces go to a server, after saying what that means."""
+    question = wiring.server_question(url)
+    for line in question.lines:
+        say(line)
+    if question.allowed:
+        say(f"{question.origin} is allowed already.")
+        return
+    confirm(f"Let {question.origin} see the text of your workspaces?", yes)
+    wiring.allow_server(url)
+    say("Allowed.")
+
+
+def confirm(text: str, yes: bool) -> None:
+    """Ask, unless the answer was given; end with exit code 1 where it is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("There is no terminal to ask on; pass --yes to agree.")
+    if not typer.confirm(text):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -127,114 +155,6 @@ def verify(
                         for line in console.failing_excerpts(status):
                             say(line)
     raise typer.Exit(0 if satisfied else 1)
-
-
-@app.command()
-def run(
-    task: Annotated[str, typer.Argument(help="What to do, in your own words.")],
-    workspace: WorkspaceOption = HERE,
-    model: ModelOption = None,
-    attempts: Annotated[int | None, typer.Option(min=1, help="At most this many.")] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Commit without asking.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of the run; random if not given.")] = None,
-    temperature: Annotated[float | None, typer.Option(min=0.0, max=5.0)] = None,
-    edit_format: Annotated[
-        str | None, typer.Option(help="auto, search-replace, function or file.")
-    ] = None,
-    sandbox: SandboxOption = None,
-    n_ctx: Annotated[int | None, typer.Option(min=256, help="Context in tokens.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1)] = None,
-    gpu_layers: Annotated[int | None, typer.Option(min=-1, help="-1 for all.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Let the model propose edits; commit those that the rule allows."""
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    if not auto and not asks:
-        raise UsageError("There is no terminal to approve commits on; pass --auto.")
-    flags = wiring.Flags(
-        model=model,
-        attempts=attempts,
-        temperature=temperature,
-        edit_format=edit_format,
-        sandbox=sandbox,
-        n_ctx=n_ctx,
-        threads=threads,
-        gpu_layers=gpu_layers,
-    )
-    approve = None if auto else ask_for_approval
-    with cancel_on_interrupt() as cancel:
-        events = wiring.run(workspace, task, flags, seed, approve, cancel)
-        raise typer.Exit(show_run(events, as_json))
-
-
-def show_run(events: Iterator[Event], as_json: bool) -> int:
-    """Print a run as it happens; the exit code that its end stands for."""
-    code = 1
-    for event in events:
-        show_event(event, as_json)
-        if isinstance(event, RunEnded):
-            code = console.EXIT_CODES[event.outcome]
-    return code
-
-
-def show_event(event: Event, as_json: bool) -> None:
-    """Print one event, at once."""
-    if as_json:
-        say(json.dumps(event_json(event)))
-    else:
-        for line in console.lines(event):
-            say(line)
-    sys.stdout.flush()
-
-
-def ask_for_approval(diff: str, warnings: tuple[str, ...]) -> tuple[bool, str]:
-    """Show the verified change and ask; a refusal may carry a reason."""
-    say(sanitise(diff))
-    if typer.confirm("Commit this change?"):
-        return True, ""
-    return False, typer.prompt("Why not? (may be empty)", default="", show_default=False)
-
-
-@app.command()
-def demo(
-    folder: Annotated[Path | None, typer.Argument(help="A new or empty folder.")] = None,
-    headless: Annotated[bool, typer.Option("--headless", help="Plain lines, no screen.")] = False,
-    model: ModelOption = None,
-    seed: Annotated[int | None, typer.Option(help="Random if not given.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Watch the embedded model repair a small broken project under the commit rule."""
-    screen = sys.stdout.isatty() and sys.stdin.isatty() and not headless and not as_json
-    with wiring.demo_workspace(folder) as workspace:
-        if not as_json and not screen:
-            say(f"workspace  {workspace}")
-        if screen:
-            ended = wiring.show_demo(workspace, model, seed)
-            raise typer.Exit(console.EXIT_CODES[ended.outcome] if ended else 130)
-        with cancel_on_interrupt() as cancel:
-            code = show_run(wiring.run_demo(workspace, model, seed, cancel), as_json)
-        damage = wiring.fsck(workspace, "")
-        if not as_json:
-            say(f"fsck       {'clean' if not damage else 'damaged'}")
-    raise typer.Exit(1 if damage else code)
-
-
-@app.command()
-def serve(
-    model: Annotated[str, typer.Option("--model", "-m", help="As for `run`.")],
-    socket: Annotated[Path | None, typer.Option(help="Listen on a Unix socket.")] = None,
-    host: Annotated[str, typer.Option(help="Loopback only.")] = "127.0.0.1",
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks one.")] = None,
-    api_key: Annotated[str, typer.Option(envvar="VERILOOP_API_KEY", help="For a port.")] = "",
-    n_ctx: Annotated[int | None, typer.Option(min=256)] = None,
-    threads: Annotated[int | None, typer.Option(min=1)] = None,
-    gpu_layers: Annotated[int | None, typer.Option(min=-1)] = None,
-) -> None:
-    """Run the engine by itself, for any OpenAI-compatible client."""
-    if (socket is None) == (port is None):
-        raise UsageError("Say where to listen: either --socket PATH or --port N.")
-    flags = wiring.Flags(model=model, n_ctx=n_ctx, threads=threads, gpu_layers=gpu_layers)
-    wiring.serve(flags, socket, host, port or 0, api_key)
 
 
 @app.command()

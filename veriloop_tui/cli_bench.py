@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from veriloop_tui.bench.report import Sample
 from veriloop_tui.cli_output import JsonOption, say
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.wiring import Flags
@@ -37,7 +38,7 @@ def bench(
         draft_max=draft_max,
     )
 
-    def told(sample: wired.Sample) -> None:
+    def told(sample: Sample) -> None:
         if not as_json:
             say(_line(sample))
 
@@ -57,7 +58,7 @@ def bench(
             )
 
 
-def _line(sample: wired.Sample) -> str:
+def _line(sample: Sample) -> str:
     head = f"round {sample.round + 1}  {sample.way:<22} {sample.prompt:<8}"
     if sample.way in ("cold", "reused"):
         return f"{head} {sample.prompt_ms:9.0f} ms for {sample.prompt_tokens} tokens"
