@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from veriloop_tui.engine.gguf_layers import Layers, block_parts, read_layers
+from veriloop_tui.engine.gguf_layers import Layers, Widths, block_parts, read_layers, read_widths
 from veriloop_tui.engine.gguf_metadata import MAX_BLOCKS, Metadata, metadata
 from veriloop_tui.engine.gguf_read import Header, Malformed, Tensor, read_header
 from veriloop_tui.engine.gguf_shards import Part, joined, part, shard_names, stem
@@ -40,9 +40,8 @@ class GGUFFacts:
     quant: str
     sizes: Sizes
     layers: Layers
+    widths: Widths
     context_length: int
-    embedding_length: int
-    feed_forward_length: int
     block_count: int
     heads: tuple[int, ...]
     kv_heads: tuple[int, ...]
@@ -146,7 +145,7 @@ def check_draft(target: GGUFFacts, draft: GGUFFacts) -> None:
         raise DraftRefused("it holds no draft layers")
     for what, mine, its in (
         ("architecture", draft.architecture, target.architecture),
-        ("embedding width", draft.embedding_length, target.embedding_length),
+        ("embedding width", draft.widths.model, target.widths.model),
         ("vocabulary", draft.vocabulary_size, target.vocabulary_size),
     ):
         if mine != its:
@@ -245,9 +244,8 @@ def _facts(
         quant=_quant(meta, tensors),
         sizes=read_sizes(meta, tensors),
         layers=read_layers(meta, tensors),
+        widths=read_widths(meta),
         context_length=meta.whole("context_length"),
-        embedding_length=meta.whole("embedding_length"),
-        feed_forward_length=max(meta.wholes("feed_forward_length"), default=0),
         block_count=meta.whole("block_count"),
         heads=heads,
         kv_heads=meta.wholes("attention.head_count_kv") or heads,

@@ -77,6 +77,42 @@ class Layers:
         return any(block.state_width for block in self.trunk)
 
 
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Widths in elements: of a token's row, and of what is computed from it in a block.
+
+    `query`: all heads of a query; `expert`: the hidden row of one of `experts_used`; `convolved`
+    and `inner`: a recurrent block's convolution and its rows behind that. 0 where there is none.
+    """
+
+    model: int
+    heads: int
+    query: int
+    feed_forward: int
+    experts_used: int
+    expert: int
+    convolved: int
+    inner: int
+
+
+def read_widths(meta: Metadata) -> Widths:
+    """The widths of a model. Raises `Malformed`."""
+    model = meta.whole("embedding_length")
+    heads = max(meta.wholes("attention.head_count"), default=0)
+    key, _ = _head_widths(meta, heads, sliding=False)
+    inner, state = meta.whole("ssm.inner_size"), meta.whole("ssm.state_size")
+    return Widths(
+        model=model,
+        heads=heads,
+        query=heads * key,
+        feed_forward=max(meta.wholes("feed_forward_length"), default=0),
+        experts_used=max(meta.wholes("expert_used_count"), default=0),
+        expert=max(meta.wholes("expert_feed_forward_length"), default=0),
+        convolved=inner + 2 * meta.whole("ssm.group_count") * state,
+        inner=inner,
+    )
+
+
 def read_layers(meta: Metadata, tensors: Iterable[Tensor]) -> Layers:
     """The blocks of a model. Raises `Malformed`."""
     count, nextn = meta.whole("block_count"), meta.whole("nextn_predict_layers")
