@@ -8,6 +8,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import psutil
@@ -60,8 +61,8 @@ class Loaded:
 
     @property
     def facts(self) -> ModelFacts:
-        """What is known of the model."""
-        return self._facts
+        """What is known of the model, with what was switched off since it was loaded."""
+        return replace(self._facts, notices=tuple(self.decoder.notices))
 
     @property
     def memory(self) -> Memory:
