@@ -102,7 +102,9 @@ def wilson(successes: float, trials: float) -> Interval:
     spread = _Z**2 / trials
     middle = (share + spread / 2) / (1 + spread)
     half = _Z / (1 + spread) * math.sqrt(share * (1 - share) / trials + spread / (4 * trials))
-    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
+    # Rounding may put a bound past the share itself where that is 0 or 1.
+    low, high = min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
+    return Interval(share, low, high)
 
 
 def solved_share(runs: Sequence[TaskRun]) -> Interval:

@@ -125,7 +125,7 @@ def test_a_vocabulary_that_llama_cpp_refuses_is_told_as_such(tmp_path: Path) -> 
     at = data.index(b"tokenizer.ggml.model") + len("tokenizer.ggml.model") + 4 + 8
     data[at : at + 4] = b"nope"
     base.write_bytes(data)
-    with pytest.raises(EngineStartFailed, match="vocabulary of m.gguf"):
+    with pytest.raises(EngineStartFailed, match=r"vocabulary of m\.gguf"):
         open_corpus("chat", base, NEVER)
 
 

@@ -71,6 +71,7 @@ def run_study(study: TaskStudy, cancel: Cancel) -> Iterator[StudyEvent]:
                 continue
             with EngineProcess(_load(study, model)) as process:
                 loaded = Loaded(process.client(), sampling)
+                yield from (TaskNotice(text) for text in loaded.notices)
                 for index, _, task, seed in missing:
                     yield TaskBegun(model.name, task.name, seed, index, wanted)
                     begun = time.monotonic()
