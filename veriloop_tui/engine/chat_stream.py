@@ -11,6 +11,7 @@ MAX_WHOLE: Final = 64 << 20
 MAX_EVENT: Final = 16 << 20
 MAX_LIST: Final = 4 << 20
 MAX_REFUSAL: Final = 64 << 10
+_END: Final = b"[DONE]"
 
 
 class GarbledError(Exception):
@@ -34,8 +35,7 @@ def events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             lines = b"".join((*waiting, head)).split(b"\n")
             waiting, size = [], 0
             for line in lines:
-                data = _data(line)
-                if data == b"[DONE]":
+                if (data := _data(line)) == _END:
                     return
                 if data:
                     yield json_object(data)
@@ -44,14 +44,17 @@ def events(pieces: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         if size > MAX_EVENT:
             raise GarbledError("one event of its stream is too large")
     data = _data(b"".join(waiting))
-    if data and data != b"[DONE]":
+    if data not in (b"", _END):
         yield json_object(data)
 
 
 def _data(line: bytes) -> bytes:
+    """The JSON that a line carries, empty for none."""
     name, _, value = line.partition(b":")
-    # `error` is how older llama-servers named the field of a failure in the middle.
-    return value.strip() if name in (b"data", b"error") else b""
+    if name == b"data":
+        return value.strip()
+    # How older llama-servers tell of a failure in the middle.
+    return b'{"error":' + value + b"}" if name == b"error" else b""
 
 
 def whole(pieces: Iterable[bytes], most: int) -> bytes:

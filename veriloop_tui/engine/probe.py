@@ -55,9 +55,9 @@ class Probe:
         if smoke.passed:
             return f"Smoke test passed: the model answered {WANTED} after {smoke.seconds:.1f} s."
         return (
-            f"Smoke test failed: asked to reply with {WANTED} at temperature 0, the model said "
-            f"'{one_line(smoke.answer, _SHOWN)}'. Do not trust a VeriLoop E2 that fails it: "
-            "weights, chat template or quant are not what they should be."
+            f"Smoke test failed: told to reply with {WANTED} at temperature 0, the model said "
+            f"'{one_line(smoke.answer, _SHOWN)}'. VeriLoop E2 passes it: if this is meant to be "
+            "one, its weights, chat template or quant are wrong. Small models often fail it."
         )
 
     def sentences(self) -> tuple[str, ...]:
