@@ -124,7 +124,7 @@ def speculative(target: Path, head: Path, prompt: Sequence[int], count: int, k: 
     position = len(prompt)
     while len(said.tokens) < count:
         last = said.tokens[-1]
-        drafted = _draft(guess, last, position, carried, k)
+        drafted = _draft(guess, last, position, carried, min(k, count - len(said.tokens) - 1))
         logits = main.evaluate([last, *drafted], position)
         hidden = main.hidden(1 + len(drafted))
         right = 0
@@ -143,7 +143,6 @@ def speculative(target: Path, head: Path, prompt: Sequence[int], count: int, k: 
         position += 1 + right
     main.close()
     guess.close()
-    del said.tokens[count:]
     return said
 
 

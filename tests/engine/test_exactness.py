@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.by_hand import speculative
 from tests.engine.exact import GREEDY, SAMPLED, Bench, Said, bench
 from tests.models.form import Architecture
 from tests.models.noise import write_random_draft_gguf, write_random_gguf
@@ -26,6 +27,7 @@ from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.pace import CostCurve, Pace
 
 PROMPT = tuple(b"A prompt that is not short: go on. ")
+WORDY = tuple(b"Prompt number 2: go on. ")  # no random model here ends its answer to this
 SCRIPT = "The quick brown fox jumps over the lazy dog, isn't it? " * 8
 DEPTH = 0.3  # so little that a token decides much of what follows, and a head can be right
 SEEDS = range(10)
@@ -126,8 +128,8 @@ def drafting(case: Case, k: int) -> Iterator[Bench]:
 
 @pytest.mark.parametrize("k", range(1, 9))
 def test_every_answer_is_token_for_token_what_plain_decoding_says(known: Known, k: int) -> None:
-    with drafting(known.case, k) as speculative:
-        said = {name: speculative.cold(PROMPT, job) for name, job in JOBS.items()}
+    with drafting(known.case, k) as program:
+        said = {name: program.cold(PROMPT, job) for name, job in JOBS.items()}
 
     assert said == known.plain
     drafted = sum(one.usage.drafted_tokens for one in said.values())
@@ -135,12 +137,12 @@ def test_every_answer_is_token_for_token_what_plain_decoding_says(known: Known, 
 
 
 def test_answers_stay_the_same_while_the_pace_changes_the_length_of_drafts(known: Known) -> None:
-    with drafting(known.case, 8) as speculative:
+    with drafting(known.case, 8) as program:
         # A curve on which speculation pays; what it then measures makes it think otherwise.
         flat = CostCurve([(1, 1.0), (9, 1.05)])
-        speculative.loaded.decoder.pace = Pace(flat, 8)
+        program.loaded.decoder.pace = Pace(flat, 8)
 
-        said = {name: speculative.cold(PROMPT, job) for name, job in JOBS.items()}
+        said = {name: program.cold(PROMPT, job) for name, job in JOBS.items()}
 
     assert said == known.plain
     assert sum(one.usage.drafted_tokens for one in said.values()) > 0
@@ -148,13 +150,39 @@ def test_answers_stay_the_same_while_the_pace_changes_the_length_of_drafts(known
 
 def test_what_became_of_an_answer_before_does_not_change_the_next_one(known: Known) -> None:
     """The memory, the head and the index of the last job are still there."""
-    with drafting(known.case, 3) as speculative:
+    with drafting(known.case, 3) as program:
         for name in (*JOBS, *reversed(list(JOBS))):
-            assert speculative.say(PROMPT, JOBS[name]) == known.plain[name]
+            assert program.say(PROMPT, JOBS[name]) == known.plain[name]
 
 
 def test_an_answer_that_ends_inside_a_draft_is_not_a_token_too_long(known: Known) -> None:
-    with bench(known.case.model) as plain, drafting(known.case, 4) as speculative:
+    with bench(known.case.model) as plain, drafting(known.case, 4) as program:
         for tokens in range(1, 12):
             short = replace(GREEDY, max_tokens=tokens)
-            assert speculative.cold(PROMPT, short) == plain.cold(PROMPT, short)
+            assert program.cold(PROMPT, short) == plain.cold(PROMPT, short)
+
+
+@pytest.mark.parametrize("k", [1])
+@pytest.mark.parametrize(
+    "make",
+    [
+        random_beside,
+        random_inside("qwen35moe", 1),
+        random_inside("hy_v3", 1),
+        random_inside("hy_v3", 3),
+        scripted_chained,
+    ],
+)
+def test_as_many_guesses_are_right_as_in_the_loop_by_hand(
+    make: Make, k: int, tmp_path: Path
+) -> None:
+    """A head that is fed with the wrong rows changes no answer, but it is right less often."""
+    case = make(tmp_path)
+    wanted = speculative(case.model, case.draft or case.model, WORDY, GREEDY.max_tokens, k)
+
+    with drafting(case, k) as program:
+        said = program.cold(WORDY)
+
+    assert said.made == len(wanted.tokens)
+    assert said.usage.drafted_tokens == wanted.drafted
+    assert said.usage.accepted_tokens == wanted.accepted > 0
