@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,8 +72,8 @@ def show(name: str, ours: Sequence[float], theirs: Sequence[float], unit: str = 
     print(f"{name:<44} {mine:9.1f} {peer:9.1f} {unit}  ratio {mine / peer:5.2f}  ({spread})")
 
 
-def rate(answer: Answer) -> float:
-    return answer.rate
+def speed(client: httpx.Client, body: Mapping[str, object]) -> Callable[[], float]:
+    return lambda: ask(client, body).rate
 
 
 def plain(programs: Path, folder: Path) -> None:
@@ -91,9 +91,7 @@ def plain(programs: Path, folder: Path) -> None:
     for name, model in models.items():
         load = LoadSettings(model, n_ctx=4096, threads=THREADS, speculation="off")
         with llama_server(programs, model, 4096, THREADS) as peer, engine(load) as own:
-            ours, theirs = in_turns(
-                lambda own=own: ask(own, body).rate, lambda peer=peer: ask(peer, body).rate
-            )
+            ours, theirs = in_turns(speed(own, body), speed(peer, body))
         show(f"plain, {name}", ours, theirs)
 
 
@@ -136,9 +134,7 @@ def mtp(programs: Path, folder: Path) -> None:
                 str(length),
             )
             with llama_server(programs, model, 8192, 1, *flags) as peer, engine(load) as own:
-                ours, theirs = in_turns(
-                    lambda own=own: ask(own, body).rate, lambda peer=peer: ask(peer, body).rate
-                )
+                ours, theirs = in_turns(speed(own, body), speed(peer, body))
                 mine, other = ask(own, body), ask(peer, body)
             show(f"MTP, {name}, {length} drafted", ours, theirs)
             print(
@@ -164,10 +160,7 @@ def gain(programs: Path, folder: Path) -> None:
         body = {"messages": [{"role": "user", "content": text}], "max_tokens": 300}
         off = LoadSettings(model, n_ctx=8192, threads=THREADS, speculation="off")
         with engine(load) as own, engine(off) as slow:
-            ours, theirs = in_turns(
-                lambda own=own, body=body: ask(own, body).rate,
-                lambda slow=slow, body=body: ask(slow, body).rate,
-            )
+            ours, theirs = in_turns(speed(own, body), speed(slow, body))
             last = ask(own, body)
         show(f"auto to off, {name}", ours, theirs)
         print(f"{'':<44} {last.accepted} of {last.drafted} drafted tokens accepted")
