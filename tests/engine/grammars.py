@@ -3,14 +3,14 @@
 import ctypes
 import random
 
-import llama_cpp.llama_cpp as api
 import numpy as np
 
 from veriloop_tui.engine.llama import Vocabulary
+from veriloop_tui.engine.native import api
 
 _EOS = 256
 # First bytes after which llama.cpp lets bytes follow that are no UTF-8.
-_HURRY = (*b'"}]', *b"0123456789-", *range(0x80, 0xC0))
+_HURRY: tuple[int, ...] = (*b'"}]', *b"0123456789-", *range(0x80, 0xC0))
 _NOT_UTF8 = {0xC0, 0xC1, 0xE0, 0xED, *range(0xF0, 0x100)}
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 

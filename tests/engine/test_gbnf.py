@@ -2,13 +2,13 @@
 
 import contextlib
 
-import llama_cpp.llama_cpp as api
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from veriloop_tui.engine.gbnf import char_class, check, literal
 from veriloop_tui.engine.llama import Vocabulary
+from veriloop_tui.engine.native import api
 from veriloop_tui.errors import EngineRefused
 
 ARITHMETIC = """

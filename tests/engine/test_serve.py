@@ -17,8 +17,9 @@ import openai
 import pytest
 
 from veriloop_tui.engine.chat import Endpoint, EngineClient
+from veriloop_tui.engine.listen import ServeSettings, listen
 from veriloop_tui.engine.process import EngineProcess
-from veriloop_tui.engine.serve import ServeSettings, application, listen
+from veriloop_tui.engine.routes import application
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.worker import Worker
 from veriloop_tui.errors import EngineRefused, UsageError
@@ -232,13 +233,16 @@ def test_the_official_client_understands_the_answers(engine: EngineProcess) -> N
 @pytest.mark.parametrize(
     ("host", "key", "reason"),
     [
-        ("0.0.0.0", "k", "not a loopback"),
-        ("192.168.0.1", "k", "not a loopback"),
+        ("0.0.0.0", "fifteen letters", "at least 16"),
+        ("192.168.0.1", "k", "at least 16"),
+        ("::", "", "needs a key"),
         ("localhost", "k", "not an IP"),
         ("127.0.0.1", "", "needs a key"),
     ],
 )
-def test_only_loopback_with_a_key_is_listened_on(host: str, key: str, reason: str) -> None:
+def test_a_port_needs_a_key_and_a_long_one_where_others_can_reach_it(
+    host: str, key: str, reason: str
+) -> None:
     settings = ServeSettings(LoadSettings(Path("m")), host=host, api_key=key)
 
     with pytest.raises(UsageError, match=reason):
