@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Show sizes, bits per weight and tensor types; of two files, what differs between them."""
     of = read_model(base) if base is not None else None
-    models = sorted((read_model(path) for path in files), key=lambda model: model.file_size)
+    models = sorted((read_model(path) for path in files), key=lambda model: model.facts.file_size)
     found = [(model, inspect(model, of)) for model in models]
     compared = difference(models[0], models[1]) if len(models) == 2 else None
     if as_json:
@@ -63,7 +63,7 @@ def _document(model: ModelFiles, found: Inspection, tensors: bool) -> dict[str, 
     document: dict[str, object] = {
         "inspection": found,
         "notices": broken_promises(found),
-        "files": [str(shard.path) for shard in model.shards],
+        "files": [str(path) for path in model.paths],
     }
     return document | ({"tensors": model.tensors} if tensors else {})
 
@@ -75,14 +75,15 @@ def _sizes(found: list[Inspection]) -> Table:
         column.justify = "right"
     table.columns[-1].overflow = "fold"
     for one in found:
-        experts = f"{one.experts_used} of {one.experts}" if one.experts else ""
+        sizes = one.sizes
+        experts = f"{sizes.experts_used} of {sizes.experts}" if sizes.experts else ""
         table.add_row(
             f"{one.file_size / 2**20:.1f}",
-            f"{one.bpw_all:.3f}",
+            f"{sizes.bpw:.3f}",
             f"{one.bpw_trunk:.3f}",
-            f"{one.bpw_body:.3f}",
-            f"{one.draft_head_size / 2**20:.1f}" if one.draft_head_size else "",
-            f"{one.active_size / 2**20:.1f}",
+            f"{sizes.bpw_body:.3f}",
+            f"{sizes.draft_size / 2**20:.1f}" if sizes.draft_size else "",
+            f"{sizes.active_size / 2**20:.1f}",
             experts,
             Text(_name(one.name)),
         )
@@ -91,16 +92,15 @@ def _sizes(found: list[Inspection]) -> Table:
 
 def _types(found: Inspection) -> Table:
     table = Table("type", "tensors", "weights", "MiB", "share", title=Text(_name(found.name)))
-    total = sum(share.size for share in found.types)
     for column in table.columns[1:]:
         column.justify = "right"
-    for share in found.types:
+    for share in found.sizes.types:
         table.add_row(
             share.type_name,
             str(share.tensors),
             f"{share.elements:,}",
             f"{share.size / 2**20:.1f}",
-            f"{share.size / total:.1%}",
+            f"{share.size / found.sizes.size:.1%}",
         )
     return table
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 import psutil
 
-from quant.inspect_read import ModelFiles, read_model, shard_paths
+from quant.inspect_read import ModelFiles, read_model
 from quant.make_child import Worker
 from quant.make_imatrix import read_imatrix
 from quant.make_log import (
@@ -29,9 +29,10 @@ from quant.make_log import (
     from_line,
 )
 from quant.make_output import Reserved, reserved
-from quant.make_target import FILE_TYPES, Order, Recipe, Target, check, tensor_bytes
+from quant.make_target import FILE_TYPES, Order, Recipe, Target, check
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
+from veriloop_tui.engine.gguf_facts import check_loadable
+from veriloop_tui.engine.gguf_types import row_size
 from veriloop_tui.errors import DiskTooSmall, ModelFileInvalid, QuantNotMade, UsageError
 
 Existing = Literal["refuse", "keep", "replace"]
@@ -130,8 +131,7 @@ def plan(
     """
     check(targets, recipe)
     model = read_model(base)
-    first = shard_paths(base)[0]
-    _check_loadable(first, len(model.shards))
+    check_loadable(model.facts)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; make it first, or name another with --out.")
     notices = _imatrix_notices(model, recipe)
@@ -139,7 +139,7 @@ def plan(
     for target in targets:
         path = folder / quant_name(model, target)
         kept = _stays(path, model, existing)
-        quants.append(_dry_run(model, first, path, target, recipe, kept, cancel))
+        quants.append(_dry_run(model, path, target, recipe, kept, cancel))
     made = Plan(model, recipe, tuple(quants), notices)
     if made.needed and (room := free(folder)) < made.needed + _SPARE_BYTES:
         raise DiskTooSmall(str(folder), made.needed + _SPARE_BYTES, room)
@@ -148,7 +148,7 @@ def plan(
 
 def make(planned: Plan, cancel: Cancel) -> Iterator[Progress]:
     """Make what was planned, in its order. Raises `QuantNotMade`, `DiskTooSmall`, `Cancelled`."""
-    first = shard_paths(planned.base.path)[0]
+    first = planned.base.paths[0]
     for one in planned.quants:
         if one.kept:
             yield Kept(one.path)
@@ -168,14 +168,6 @@ def quant_name(base: ModelFiles, target: Target) -> str:
     return f"{_LABEL.sub('', base.name)}-{target.label}.gguf"
 
 
-def _check_loadable(first: Path, shards: int) -> None:
-    facts = read_facts(first)
-    if shards > 1:
-        # The parts were found complete already; what is refused here is a part without the rest.
-        facts = replace(facts, split_count=0)
-    check_loadable(facts)
-
-
 def _imatrix_notices(model: ModelFiles, recipe: Recipe) -> tuple[str, ...]:
     if recipe.imatrix is None:
         return ()
@@ -184,7 +176,7 @@ def _imatrix_notices(model: ModelFiles, recipe: Recipe) -> tuple[str, ...]:
     known = [name for name in imatrix.weights if name in names]
     if not known:
         raise UsageError(
-            f"{recipe.imatrix} knows none of the tensors of {model.path.name}; "
+            f"{recipe.imatrix} knows none of the tensors of {model.name}; "
             "use the importance matrix of this very model."
         )
     seen = f"{imatrix.chunks} chunks" if imatrix.chunks else "an unknown number of chunks"
@@ -195,7 +187,7 @@ def _imatrix_notices(model: ModelFiles, recipe: Recipe) -> tuple[str, ...]:
 def _stays(path: Path, model: ModelFiles, existing: Existing) -> bool:
     if not path.exists():
         return False
-    if any(path.samefile(shard.path) for shard in model.shards):
+    if any(path.samefile(one) for one in model.paths):
         raise UsageError(f"{path} is the base itself; name another folder with --out.")
     match existing:
         case "refuse":
@@ -211,14 +203,13 @@ def _stays(path: Path, model: ModelFiles, existing: Existing) -> bool:
 
 def _dry_run(
     model: ModelFiles,
-    first: Path,
     path: Path,
     target: Target,
     recipe: Recipe,
     kept: bool,
     cancel: Cancel,
 ) -> Planned:
-    order = Order(first, path, target.number, recipe, True, _LEAST_BUFFER)
+    order = Order(model.paths[0], path, target.number, recipe, True, _LEAST_BUFFER)
     types: dict[str, str] = {}
     fallbacks: list[str] = []
     for step in _steps(path, order, cancel):
@@ -252,17 +243,17 @@ def _dry_run(
 def _refuse_requantising(model: ModelFiles, type_name: str, recipe: Recipe) -> None:
     if not recipe.requantise:
         raise UsageError(
-            f"{model.path.name} holds {type_name} tensors, so it is a quant itself; use its F16 or "
+            f"{model.name} holds {type_name} tensors, so it is a quant itself; use its F16 or "
             "BF16 file, or pass --requantise and know that the losses add up."
         )
 
 
 def _predicted(model: ModelFiles, types: dict[str, str]) -> int:
     """Bytes of the file, apart from a few entries that llama.cpp adds to its header."""
-    total = sum(shard.header_size for shard in model.shards)
+    total = sum(part.header_size for part in model.facts.parts)
     for tensor in model.tensors:
-        size = tensor_bytes(types.get(tensor.name, ""), tensor.elements)
-        size = tensor.size if size is None else size
+        kept = types.get(tensor.name) in (None, tensor.type_name)
+        size = tensor.size if kept else int(row_size(types[tensor.name], tensor.elements))
         total += -(-size // _ALIGNMENT) * _ALIGNMENT
     return total
 
@@ -316,7 +307,7 @@ def _check_result(base: ModelFiles, one: Planned, path: Path) -> None:
         result = read_model(path)
     except ModelFileInvalid as problem:
         raise QuantNotMade(str(one.path), f"the written file is damaged: {problem}") from problem
-    if result.values.get("general.file_type") != one.target.number:
+    if result.file_type != one.target.number:
         raise QuantNotMade(str(one.path), f"its header says '{result.stated}'")
     planned = dict(one.types)
     wrong = [

@@ -5,36 +5,30 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType
-
+from veriloop_tui.engine.gguf_types import block_size, file_type_name, type_name
 from veriloop_tui.errors import UsageError
 
+_MOST_TYPES: Final = 256
 _ALIASES: Final = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M", "MXFP4": "MXFP4_MOE"}
-# llama.cpp has no way to make these: a guess is no type, and NVFP4 files are converted only.
-_NOT_MADE: Final = frozenset({"GUESSED", "NVFP4"})
-# Newer than the gguf package knows: https://github.com/ggml-org/llama.cpp, include/llama.h.
-_NEWER: Final = {"Q2_0": 41}
+# llama.cpp reads these and has no way to make them.
+_NOT_MADE: Final = frozenset({"NVFP4"})
 _UNQUANTISED: Final = frozenset({"F32", "F16", "BF16"})
-_TENSOR_TYPES: Final = {
-    one.name: int(one)
-    for one in GGMLQuantizationType
-    if one.name not in ("I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K")
+_NO_WEIGHTS: Final = frozenset({"I8", "I16", "I32", "I64", "F64", "Q8_1", "Q8_K", "NVFP4"})
+
+FILE_TYPES: Final = {
+    name: number
+    for number in range(_MOST_TYPES)
+    if (name := file_type_name(number)) is not None and name not in _NOT_MADE
 }
-
-
-def _file_types() -> Mapping[str, int]:
-    named = {
-        one.name.removeprefix("MOSTLY_").removeprefix("ALL_"): int(one) for one in LlamaFileType
-    }
-    return {name: number for name, number in (named | _NEWER).items() if name not in _NOT_MADE}
-
-
-FILE_TYPES: Final = _file_types()
+_TENSOR_TYPES: Final = {
+    type_name(number): number
+    for number in range(_MOST_TYPES)
+    if block_size(number) is not None and type_name(number) not in _NO_WEIGHTS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +141,6 @@ def tensor_type(text: str) -> str:
 def tensor_type_number(name: str) -> int:
     """llama.cpp's number of a tensor type that `tensor_type` has named."""
     return _TENSOR_TYPES[name]
-
-
-def tensor_bytes(name: str, elements: int) -> int | None:
-    """Bytes of so many elements of a tensor type, `None` for a type that is not known."""
-    if name not in _TENSOR_TYPES:
-        return None
-    block, size = GGML_QUANT_SIZES[GGMLQuantizationType(_TENSOR_TYPES[name])]
-    return -(-elements // block) * size
 
 
 def check(targets: tuple[Target, ...], recipe: Recipe) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFWriter
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
 from tests.scripted_gguf import write_random_gguf
@@ -45,6 +45,33 @@ def write_tensors(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def split(whole: Path, stem: Path) -> list[Path]:
+    """The same model in two files, as gguf-split would name and mark them."""
+    reader = GGUFReader(whole)
+    paths = [stem.with_name(f"{stem.name}-{at:05}-of-00002.gguf") for at in (1, 2)]
+    half = len(reader.tensors) // 2
+    for number, tensors in enumerate((reader.tensors[:half], reader.tensors[half:])):
+        field = reader.get_field("general.architecture")
+        assert field is not None
+        writer = GGUFWriter(paths[number], str(field.contents()) if number == 0 else "")
+        if number == 0:
+            for name, value in reader.fields.items():
+                if not name.startswith(("GGUF.", "general.architecture")):
+                    kind = value.types[0]
+                    of = value.types[-1] if kind is GGUFValueType.ARRAY else None
+                    writer.add_key_value(name, value.contents(), kind, of)
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", 2)
+        writer.add_int32("split.tensors.count", len(reader.tensors))
+        for tensor in tensors:
+            writer.add_tensor(tensor.name, tensor.data)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return paths
 
 
 def legacy_imatrix(entries: Mapping[str, Array], calls: int, chunks: int, dataset: str) -> bytes:

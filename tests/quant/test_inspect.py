@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from gguf import GGUFReader
 
-from quant.inspect import inspect, roles
-from quant.inspect_read import read_model, shard_paths
-from tests.quant.files import smollm_path, write_base, write_tensors
+from quant.inspect import inspect
+from quant.inspect_read import read_model
+from tests.quant.files import smollm_path, split, write_base, write_tensors
 from veriloop_tui.errors import ModelFileInvalid, ModelNotFound
 
 DENSE = {
@@ -26,50 +26,21 @@ def test_the_sizes_of_the_real_model_are_those_of_the_gguf_package() -> None:
     model = read_model(path)
     found = inspect(model)
 
-    assert (found.file_size, found.elements) == (path.stat().st_size, elements)
-    assert found.bpw_all == found.bpw_trunk == 8 * size / elements
+    assert (found.file_size, found.sizes.elements) == (path.stat().st_size, elements)
+    assert found.sizes.bpw == found.bpw_trunk == 8 * size / elements
     assert [(t.name, t.size) for t in model.tensors] == [(t.name, int(t.n_bytes)) for t in tensors]
-    assert {share.type_name for share in found.types} == {t.tensor_type.name for t in tensors}
-    # Its embeddings are the output too, so every byte is read for each token.
-    assert found.active_size == size
+    assert [list(t.shape) for t in model.tensors] == [list(map(int, t.shape)) for t in tensors]
+    assert (found.stated, found.architecture) == ("Q4_1", "llama")
 
 
-def test_the_body_is_all_but_embeddings_and_output(tmp_path: Path) -> None:
-    path = write_tensors(tmp_path / "m.gguf", DENSE, counts=COUNTS)
-    found = inspect(read_model(path))
-    assert found.bpw_body == 16.0
-    assert found.active_size == 2 * (32 + 100 * 32 + 32 + 2 * 32 * 32)
-
-
-def test_the_bytes_of_an_embedding_that_stands_alone_count_by_the_row(tmp_path: Path) -> None:
-    tied = {name: shape for name, shape in DENSE.items() if name != "output.weight"}
-    whole = inspect(read_model(write_tensors(tmp_path / "tied.gguf", tied, counts=COUNTS)))
-    assert whole.active_size == 2 * (100 * 32 + 32 + 2 * 32 * 32)
-
-
-def test_of_experts_only_the_used_share_is_active(tmp_path: Path) -> None:
-    experts = DENSE | {
-        "blk.0.ffn_up_exps.weight": (8, 64, 32),
-        "blk.0.ffn_up_shexp.weight": (64, 32),
-        "blk.0.ffn_gate_inp.weight": (8, 32),
-    }
-    counts = COUNTS | {"expert_count": 8, "expert_used_count": 2}
-    dense = inspect(read_model(write_tensors(tmp_path / "d.gguf", DENSE, counts=COUNTS)))
-    sparse = inspect(read_model(write_tensors(tmp_path / "s.gguf", experts, counts=counts)))
-    assert (sparse.experts_used, sparse.experts) == (2, 8)
-    assert sparse.active_size - dense.active_size == 2 * (2 * 64 * 32 + 64 * 32 + 8 * 32)
-
-
-def test_a_draft_head_is_counted_apart(tmp_path: Path) -> None:
-    head = DENSE | {"blk.2.attn_q.weight": (32, 32), "blk.2.nextn.eh_proj.weight": (32, 64)}
+def test_a_draft_head_is_no_part_of_the_trunk(tmp_path: Path) -> None:
+    head = DENSE | {"blk.2.nextn.eh_proj.weight": (32, 64)}
     counts = {"block_count": 3, "nextn_predict_layers": 1}
-    plain = inspect(read_model(write_tensors(tmp_path / "p.gguf", DENSE, counts=COUNTS)))
-    model = read_model(write_tensors(tmp_path / "h.gguf", head, counts=counts))
-    found = inspect(model)
-
-    assert found.draft_head_size == 2 * (32 * 32 + 32 * 64)
-    assert (found.active_size, found.bpw_body) == (plain.active_size, plain.bpw_body)
-    assert [roles(model)(tensor).value for tensor in model.tensors[-2:]] == ["draft head"] * 2
+    base = read_model(write_tensors(tmp_path / "base.gguf", DENSE, counts=COUNTS))
+    with_head = read_model(write_tensors(tmp_path / "head.gguf", head, counts=counts))
+    assert inspect(with_head, base).bpw_trunk == 16.0
+    assert inspect(base, with_head).bpw_trunk == 16.0
+    assert inspect(with_head).sizes.draft_size == 2 * 32 * 64
 
 
 def test_the_trunk_s_bpw_counts_the_base_s_weights(tmp_path: Path) -> None:
@@ -81,22 +52,21 @@ def test_the_trunk_s_bpw_counts_the_base_s_weights(tmp_path: Path) -> None:
 
 
 def test_a_model_in_parts_is_read_whole_from_any_of_them(tmp_path: Path) -> None:
-    names = list(DENSE)
-    write_tensors(tmp_path / "m-00001-of-00002.gguf", {n: DENSE[n] for n in names[:2]}, "llama")
-    second = tmp_path / "m-00002-of-00002.gguf"
-    write_tensors(second, {n: DENSE[n] for n in names[2:]}, "")
-    whole = read_model(write_tensors(tmp_path / "whole.gguf", DENSE))
+    whole = write_base(tmp_path)
+    parts = split(whole, tmp_path / "m")
 
-    parts = read_model(second)
+    for part in parts:
+        found = read_model(part)
+        assert found.name == "m"
+        assert found.paths == tuple(parts)
+        assert sorted(found.tensors, key=lambda t: t.name) == sorted(
+            read_model(whole).tensors, key=lambda t: t.name
+        )
+        assert found.facts.file_size == sum(path.stat().st_size for path in parts)
 
-    assert parts.name == "m"
-    assert parts.architecture == "llama"
-    assert sorted(t.name for t in parts.tensors) == sorted(t.name for t in whole.tensors)
-    assert parts.file_size == sum(path.stat().st_size for path in shard_paths(second))
-
-    second.with_name("m-00001-of-00002.gguf").unlink()
+    parts[0].unlink()
     with pytest.raises(ModelFileInvalid, match="part 1 of 2 is missing"):
-        read_model(second)
+        read_model(parts[1])
 
 
 @pytest.mark.parametrize("name", ["m-00000-of-00002.gguf", "m-00003-of-00002.gguf"])

@@ -4,21 +4,16 @@ import pytest
 
 from quant.inspect import Inspection
 from quant.inspect_name import broken_promises, label_in
+from veriloop_tui.engine.gguf_metadata import Metadata
+from veriloop_tui.engine.gguf_sizes import read_sizes
 
 PLAIN = Inspection(
     name="m-Q4_K_M",
     stated="Q4_K_M",
     architecture="llama",
     file_size=1,
-    elements=1,
-    bpw_all=4.9,
     bpw_trunk=4.9,
-    bpw_body=4.7,
-    draft_head_size=0,
-    active_size=1,
-    experts=0,
-    experts_used=0,
-    types=(),
+    sizes=read_sizes(Metadata({}, {}, "llama"), ()),
 )
 
 
@@ -51,10 +46,6 @@ def test_a_quant_that_is_larger_than_its_name_is_pointed_out() -> None:
 
 def test_a_quant_that_is_smaller_than_its_name_is_pointed_out() -> None:
     assert "less" in broken_promises(replace(PLAIN, bpw_trunk=3.9))[0]
-
-
-def test_a_draft_head_in_the_file_breaks_no_promise() -> None:
-    assert broken_promises(replace(PLAIN, bpw_all=6.0)) == ()
 
 
 def test_a_name_at_odds_with_the_header_is_pointed_out() -> None:

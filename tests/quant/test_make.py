@@ -16,7 +16,7 @@ from gguf import GGUFReader
 from quant.inspect_read import read_model
 from quant.make import Existing, Kept, Made, Plan, Progress, Working, make, plan
 from quant.make_target import Recipe, parse_override, parse_targets
-from tests.quant.files import legacy_imatrix, smollm_path, write_base
+from tests.quant.files import legacy_imatrix, smollm_path, split, write_base
 from veriloop_tui.errors import (
     Cancelled,
     DiskTooSmall,
@@ -75,10 +75,20 @@ def test_quants_come_out_as_planned_under_the_base_s_name(base: Path, tmp_path: 
         model = read_model(one.path)
         assert model.stated == one.target.label
         assert types_of(one.path) == dict(one.types)
-        assert abs(model.file_size - one.predicted) < 1024
+        assert abs(model.facts.file_size - one.predicted) < 1024
     assert sum(isinstance(event, Made) for event in events) == 2
     steps = [event for event in events if isinstance(event, Working)]
     assert [step.index for step in steps[: steps[0].of]] == list(range(1, steps[0].of + 1))
+
+
+def test_a_base_in_parts_becomes_one_file(base: Path, tmp_path: Path) -> None:
+    parts = split(base, tmp_path / "parts")
+    (tmp_path / "out").mkdir()
+    made(planned(parts[1], tmp_path / "out", "Q8_0"))
+    (quant,) = (tmp_path / "out").iterdir()
+    assert quant.name == "parts-Q8_0.gguf"
+    made(planned(base, tmp_path, "Q8_0"))
+    assert bytes_of(quant) == bytes_of(tmp_path / "tiny-Q8_0.gguf")
 
 
 def test_a_tensor_that_an_override_finds_gets_its_own_type(base: Path, tmp_path: Path) -> None:
@@ -126,8 +136,12 @@ def test_an_importance_matrix_changes_the_weights_and_is_told_of(
     (last,) = [event for event in events if isinstance(event, Made)]
     assert "blk.1.attn_q.weight" in last.unweighted
     assert "blk.0.attn_q.weight" not in last.unweighted
-    values = read_model(with_it / "tiny-Q3_K_S.gguf").values
-    told = {key: value for key, value in values.items() if key.startswith("quantize.imatrix.")}
+    fields = GGUFReader(with_it / "tiny-Q3_K_S.gguf").fields
+    told = {
+        name: field.contents()
+        for name, field in fields.items()
+        if name.startswith("quantize.imatrix.")
+    }
     assert told == {
         "quantize.imatrix.file": "tiny.imatrix",
         "quantize.imatrix.dataset": "words.txt",
