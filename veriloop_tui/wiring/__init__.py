@@ -182,33 +182,16 @@ def _demo_location(workspace: Path, flags: Flags) -> tuple[Location, tuple[str, 
     raise UsageError("No way to run commands was found here; see `veriloop doctor`.")
 
 
-def run_demo(
-    workspace: Path,
-    model: str | None,
-    seed: int | None,
-    cancel: Cancel,
-    *,
-    server: str | None = None,
-    server_model: str | None = None,
-) -> Iterator[Event]:
+def run_demo(workspace: Path, flags: Flags, seed: int | None, cancel: Cancel) -> Iterator[Event]:
     """The demo without a screen."""
-    flags = Flags(model=model, server=server, server_model=server_model)
     location, notices = _demo_location(workspace, flags)
     yield from _run(location, DEMO_TASK, seed, running.EveryCommit(), cancel, notices)
 
 
-def show_demo(
-    workspace: Path,
-    model: str | None,
-    seed: int | None,
-    *,
-    server: str | None = None,
-    server_model: str | None = None,
-) -> RunEnded | None:
+def show_demo(workspace: Path, flags: Flags, seed: int | None) -> RunEnded | None:
     """The demo in the terminal app."""
     from veriloop_tui.wiring import screen
 
-    flags = Flags(model=model, server=server, server_model=server_model)
     location, notices = _demo_location(workspace, flags)
     return screen.show_run(location, DEMO_TASK, seed, notices)
 
