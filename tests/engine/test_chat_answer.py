@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.fake_server import ended, said, used
@@ -181,27 +181,30 @@ def test_calls_without_end_are_refused() -> None:
         read(*(call(index, "", "f") for index in range(10_000)))
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
-    max_leaves=8,
-)
-KEYS = ("choices", "usage", "timings", "error", "delta", "index", "finish_reason", "content")
-PROTOCOL = st.recursive(
-    JSON,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from((*KEYS, "tool_calls", "function", "name", "arguments", "veriloop")),
-            inner,
-        )
-    ),
-    max_leaves=12,
+JUNK = st.sampled_from(
+    [None, True, -1, 3, 1.5, 1e999, "x", "\ud800", [], [1], {}, {"message": 1}, 10**400]
 )
 
 
-@settings(max_examples=60)
-@given(st.lists(st.dictionaries(st.sampled_from(KEYS), PROTOCOL), max_size=4))
+def shaped(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """An object of the protocol in which anything may be missing or wrong."""
+    return st.fixed_dictionaries({}, optional={k: v | JUNK for k, v in fields.items()})
+
+
+FUNCTION = shaped(name=JUNK, arguments=JUNK)
+CALL = shaped(index=st.integers(-1, 2), id=JUNK, function=FUNCTION)
+DELTA = shaped(content=JUNK, reasoning=JUNK, tool_calls=st.lists(CALL | JUNK, max_size=2))
+REASON = st.sampled_from(["stop", "length", "tool_calls", "abort"])
+CHOICE = shaped(index=st.integers(0, 2), delta=DELTA, finish_reason=REASON)
+CHUNK = shaped(
+    choices=st.lists(CHOICE | JUNK, max_size=2),
+    usage=shaped(prompt_tokens=JUNK, completion_tokens=JUNK, veriloop=JUNK),
+    timings=shaped(prompt_ms=JUNK, draft_n=JUNK),
+    error=JUNK,
+)
+
+
+@given(st.lists(CHUNK, max_size=4))
 def test_whatever_arrives_is_read_or_refused_by_a_typed_error(chunks: list[dict[str, Any]]) -> None:
     answer = Answer(2, Clock())
     with contextlib.suppress(GarbledError, EngineError):
