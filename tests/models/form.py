@@ -37,7 +37,11 @@ class Form:
 
 
 def write_gguf(
-    path: Path, form: Form, tokens: Sequence[Token], tensors: Mapping[str, Array]
+    path: Path,
+    form: Form,
+    tokens: Sequence[Token],
+    tensors: Mapping[str, Array],
+    template: str = CHAT_TEMPLATE,
 ) -> Path:
     """Write tensors [out, in] with the metadata of `form`."""
     writer = GGUFWriter(path, form.architecture)
@@ -77,7 +81,7 @@ def write_gguf(
     writer.add_bos_token_id(EOS_ID)
     writer.add_pad_token_id(EOS_ID)
     writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
+    writer.add_chat_template(template)
     for name, tensor in tensors.items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()

@@ -17,6 +17,7 @@ from tests.models.recital import (
     output_norm,
     reciting,
 )
+from tests.models.vocabulary import CHAT_TEMPLATE
 
 _HEAVY_WIDTH, _HEAVY_FEED_FORWARD = 1024, 2048
 
@@ -28,6 +29,7 @@ def write_scripted_gguf(
     n_ctx: int = 16384,
     *,
     piece_bytes: int = 4,
+    template: str = CHAT_TEMPLATE,
 ) -> Path:
     """Write a scripted model of architecture `qwen35`, which recites given answers exactly.
 
@@ -38,7 +40,7 @@ def write_scripted_gguf(
     """
     form = light_form("qwen35", n_ctx)
     said = make_recital(scripts, default, form.width, piece_bytes)
-    return write_gguf(path, form, said.tokens, reciting(form, said, light_fill(form)))
+    return write_gguf(path, form, said.tokens, reciting(form, said, light_fill(form)), template)
 
 
 def write_scripted_draft_gguf(
