@@ -96,7 +96,7 @@ def uses(
     for number, block in enumerate(blocks):
         if block.draft and not inner:
             continue
-        weights[places[number]] += facts.sizes.block_sizes[number : number + 1][0]
+        weights[places[number]] += facts.sizes.block_size(number)
         context[places[number]] += context_size(block, plan)
         busy.add(places[number])
     _add_ends(facts, places[-1], weights)
@@ -105,17 +105,22 @@ def uses(
     if plan.speculates and draft is not None:
         theirs = place(len(draft.layers.blocks), plan, devices)
         for number, block in enumerate(draft.layers.blocks):
-            if number < len(draft.sizes.block_sizes):
-                weights[theirs[number]] += draft.sizes.block_sizes[number]
+            weights[theirs[number]] += draft.sizes.block_size(number)
             context[theirs[number]] += context_size(block, plan)
         _add_ends(draft, theirs[-1], weights)
     if plan.speculates and (draft is not None or inner):
+        compute[0] += hidden_size(facts)
         head = draft if draft is not None else facts
         extra = _compute(head, devices, plan, {0, places[-1]}, head=True)
         compute = [one + more for one, more in zip(compute, extra, strict=True)]
     return tuple(
         Use(device.name, weights[at], context[at], compute[at]) for at, device in enumerate(devices)
     )
+
+
+def hidden_size(facts: GGUFFacts) -> int:
+    """Bytes of the hidden rows that a draft head works on: a batch's of the model, and its own."""
+    return 2 * BATCH * facts.widths.model * _F32
 
 
 def has_own_head(facts: GGUFFacts) -> bool:
@@ -176,8 +181,6 @@ def _compute(
     room = compute_size(facts, plan, head=head)
     rows = 1 if head else max(plan.sequences, 1 + plan.rollback)
     out = rows * facts.vocabulary_size * _F32
-    if plan.speculates and (head or has_own_head(facts)):
-        out += tokens * facts.widths.model * _F32
     passing = 2 * tokens * facts.widths.model * _F32
     found = [0] * len(devices)
     host_computes = busy == {0} or plan.gpu_layers <= len(facts.layers.blocks)
@@ -200,7 +203,10 @@ def compute_size(facts: GGUFFacts, plan: Plan, *, head: bool = False) -> int:
     tokens = min(BATCH, plan.cells)
     widths = facts.widths
     width = widths.model
-    stages = [3 * widths.feed_forward + 4 * width, 3 * widths.query + 2 * width]
+    stages: list[float] = [
+        3 * widths.feed_forward + 4 * width,
+        3 * widths.query + 2 * width,
+    ]
     if used := widths.experts_used:
         narrow = 2 * widths.expert < width
         stages.append(3 * used * widths.expert + (4 + used * narrow) * width)

@@ -59,6 +59,10 @@ class Sizes:
     output_size: int
     tied: bool
 
+    def block_size(self, number: int) -> int:
+        """Bytes of one block, 0 if the file has none of its tensors."""
+        return self.block_sizes[number] if number < len(self.block_sizes) else 0
+
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
