@@ -160,8 +160,16 @@ def context_size(block: Block, plan: Plan) -> int:
     """
     cells = plan.cells
     kept = row_size(plan.type_k, block.key_width) + row_size(plan.type_v, block.value_width)
-    rows = plan.sequences * (1 + plan.rollback)
-    return round(cells * kept) + block.state_width * _F32 * rows
+    return round(cells * kept) + _state_size(block, plan)
+
+
+def state_size(facts: GGUFFacts, plan: Plan) -> int:
+    """Bytes of the recurrent blocks' states: one for each sequence and token to take back."""
+    return sum(_state_size(block, plan) for block in facts.layers.blocks)
+
+
+def _state_size(block: Block, plan: Plan) -> int:
+    return block.state_width * _F32 * plan.sequences * (1 + plan.rollback)
 
 
 def _add_ends(facts: GGUFFacts, output_at: int, weights: list[int]) -> None:

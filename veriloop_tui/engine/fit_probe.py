@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from veriloop_tui.engine.fit import Fit, loaded_by, measured
-from veriloop_tui.engine.fit_memory import Device
+from veriloop_tui.engine.fit_memory import Device, state_size
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineStartFailed
 
@@ -40,9 +40,12 @@ def devices(wanted: tuple[str, ...] = ()) -> tuple[Device, ...]:
 def confirmed(fit: Fit, wanted: LoadSettings) -> Fit:
     """The same fit with the figures that llama.cpp itself comes to for this machine.
 
-    Without weights: the files need the right length and header only. Raises `EngineStartFailed`
-    where llama.cpp refuses the model or the plan.
+    Without weights: the files need the right length and header only. But llama.cpp really makes
+    room for recurrent states, so where those alone do not fit, the fit stays as it is. Raises
+    `EngineStartFailed` where llama.cpp refuses the model or the plan.
     """
+    if state_size(fit.facts, fit.plan) > fit.devices[0].free // 2:
+        return fit
     asked = {
         "load": loaded_by(fit, wanted).to_json(),
         "plan": asdict(fit.plan),
