@@ -87,8 +87,11 @@ def _kld_against_size(rows: tuple[Ranked, ...]) -> Figure | None:
     mean.plot(sizes, [row.quant.kld.value for row in best], color="0.6", linewidth=1, zorder=0)
     for panel, title in ((mean, "mean KLD (line: Pareto front)"), (tail, f"KLD, {_TAIL}")):
         _label(panel, title, "file size, MiB", "nats")
-    if all(row.quant.kld.value > 0 for row in rows):
+    least = min(row.quant.kld.value for row in rows)
+    if least > 0:
         mean.set_yscale("log")
+        # An error bar may reach down to nearly nothing, which is no reason to show all of that.
+        mean.set_ylim(bottom=least / 3)
     if all((row.quant.kld_at(_TAIL) or 0) > 0 for row in rows):
         tail.set_yscale("log")
     return _finish(figure, rows)
