@@ -100,22 +100,25 @@ def _llama() -> Iterator[Finding]:
 
 
 def _local_model(location: Location) -> Iterator[Finding]:
-    ref = location.settings.model
+    ref, draft = location.settings.model, location.settings.draft
     try:
         found = local_model(location)
-        size = found.path.stat().st_size / 2**30
-        seen = f"{size:.2f} GiB, {found.quant or 'quant not named'}, {ref}"
-        yield Finding("model", True, seen)
+    except VeriloopError as missing:
+        yield Finding("model", False, ref, str(missing))
+        return
+    size = found.path.stat().st_size / 2**30
+    yield Finding("model", True, f"{size:.2f} GiB, {found.quant or 'quant not named'}, {ref}")
+    try:
         head = draft_file(location)
     except VeriloopError as missing:
-        yield Finding("model or draft head", False, ref, str(missing))
+        yield Finding("draft head", False, draft, str(missing))
         return
-    if location.settings.draft == NO_DRAFT:
-        yield Finding("draft head", True, "switched off")
-    elif head is None:
-        yield Finding("draft head", True, "no file of its own; one inside the model is used")
-    else:
+    if head is not None:
         yield Finding("draft head", True, f"{head.stat().st_size / 2**30:.2f} GiB, {head.name}")
+    elif draft == NO_DRAFT:
+        yield Finding("draft head", True, "switched off")
+    else:
+        yield Finding("draft head", True, "none of its own; one inside the model's file is used")
 
 
 def _server(location: Location) -> Iterator[Finding]:
