@@ -18,7 +18,7 @@ from typing import Any, Final
 from veriloop_tui.engine.checkpoints import Checkpoint
 from veriloop_tui.engine.transcript import Transcript
 
-MAX_BYTES: Final = 8 << 30
+MAX_BYTES: Final = 4 << 30
 _FORMAT: Final = 1
 _DIGEST_BYTES: Final = 32
 _MAX_HEADER: Final = 64 << 20

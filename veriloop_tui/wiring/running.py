@@ -28,6 +28,8 @@ from veriloop_tui.proposer.propose import DEFAULT_SAMPLING, ModelProposer
 from veriloop_tui.wiring import servers
 from veriloop_tui.wiring.workspace import Location, Workspace
 
+CONTEXT_FILE = "context.bin"
+
 Ask = Callable[[str, tuple[str, ...]], tuple[bool, str]]
 
 
@@ -70,7 +72,9 @@ class Engine:
             spec = _served_spec(served.probe.facts.name)
             return Loaded(served, sampling(settings, spec))
         if self._process is None:
-            self._process = EngineProcess(engine_settings(self._location))
+            load = engine_settings(self._location)
+            kept = self._location.data / CONTEXT_FILE
+            self._process = EngineProcess(replace(load, state_file=kept))
         if self._process.crash() is not None:
             self._process.restart(cancel)
         spec = local_model(self._location).spec
