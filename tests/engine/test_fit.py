@@ -17,6 +17,7 @@ from veriloop_tui.engine.fit import (
     measured,
     next_smaller,
     shortage,
+    summary,
 )
 from veriloop_tui.engine.fit_memory import Device
 from veriloop_tui.engine.gguf_facts import GGUFFacts, read_facts
@@ -70,8 +71,9 @@ def test_where_everything_fits_the_defaults_are_taken_and_said(dense: GGUFFacts)
 
     assert fit.fits
     assert (fit.plan.n_ctx, fit.plan.gpu_layers, fit.plan.sequences) == (32_768, 0, 8)
-    assert fit.reasons[0].endswith("of the 64.00 GiB free on CPU.")
-    assert "32,768 tokens of the 262,144" in fit.reasons[1]
+    assert summary(fit).endswith("of the 64.00 GiB free on CPU.")
+    (reason,) = fit.reasons
+    assert "32,768 tokens of the 262,144" in reason
 
 
 def test_a_small_model_s_context_is_no_longer_than_it_was_made_for(smollm: Path) -> None:
@@ -102,7 +104,7 @@ def test_a_context_that_was_asked_for_stays_and_layers_go(dense: GGUFFacts) -> N
     assert fit.fits
     assert fit.plan.n_ctx == 32_768
     assert 0 < fit.plan.gpu_layers < 29
-    assert f"{fit.plan.gpu_layers} of 29 layers" in fit.reasons[0]
+    assert f"{fit.plan.gpu_layers} of 29 layers" in summary(fit)
 
 
 def test_layers_that_were_asked_for_stay_and_the_context_goes(dense: GGUFFacts) -> None:
@@ -134,7 +136,7 @@ def test_what_cannot_fit_is_said_with_what_is_missing(dense: GGUFFacts) -> None:
 
     assert not fit.fits
     assert fit.plan.n_ctx == 2048
-    assert "do not fit" in fit.reasons[1]
+    assert "do not fit" in fit.reasons[0]
     assert "are missing; take a smaller quant or model" in fit.reasons[-1]
 
 

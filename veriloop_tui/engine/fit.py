@@ -20,7 +20,7 @@ from veriloop_tui.engine.fit_memory import (
     uses,
 )
 from veriloop_tui.engine.gguf_facts import GGUFFacts
-from veriloop_tui.engine.settings import LoadSettings
+from veriloop_tui.engine.settings import KVType, LoadSettings
 
 DEFAULT_N_CTX: Final = 32_768
 # As far as the context shrinks before layers leave the GPU, and before nothing is left to try.
@@ -28,6 +28,7 @@ _ENOUGH_N_CTX: Final = 8_192
 _LEAST_N_CTX: Final = 2_048
 _UNKNOWN_N_CTX: Final = 8_192
 _SEQUENCES: Final = 8
+_KV_TYPES: Final[tuple[KVType, ...]] = ("f16", "q8_0", "q4_0")
 # What is left free on each device for everything else, and for what the figures miss.
 _MARGIN_SHARE: Final = 0.1
 _MAX_MARGIN: Final = 1 << 30
@@ -35,7 +36,7 @@ _MAX_MARGIN: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A plan, what it takes of each device, and why it is so, in sentences.
+    """A plan, what it takes of each device, and in what it is not as wanted, in sentences.
 
     `uses` is by the formulas of `fit_memory`, or what llama.cpp came to if `confirmed`.
     """
@@ -160,6 +161,15 @@ def largest_n_ctx(fit: Fit) -> int:
     return found.plan.n_ctx if found.fits else 0
 
 
+def largest_by_type(fit: Fit) -> tuple[tuple[KVType, int], ...]:
+    """For some types of keys and values, the most tokens that fit; the plan's own types first."""
+    found: list[tuple[KVType, int]] = []
+    for one in dict.fromkeys((fit.plan.type_k, *_KV_TYPES)):
+        other = _changed(fit, replace(fit.plan, type_k=one, type_v=one))
+        found.append((one, largest_n_ctx(other)))
+    return tuple(found)
+
+
 def loaded_by(fit: Fit, wanted: LoadSettings) -> LoadSettings:
     """The settings that load the plan, with everything that a plan says nothing of as wanted."""
     plan = fit.plan
@@ -171,6 +181,19 @@ def loaded_by(fit: Fit, wanted: LoadSettings) -> LoadSettings:
         draft=wanted.draft if plan.speculates else None,
         speculation=wanted.speculation if plan.speculates else "off",
     )
+
+
+def summary(fit: Fit) -> str:
+    """How much of the model goes where, in one sentence."""
+    takes = [
+        f"{gibibytes(use.total)} of the {gibibytes(device.free)} free on {device.name}"
+        for device, use in zip(fit.devices, fit.uses, strict=True)
+    ]
+    if len(fit.devices) == 1:
+        return f"It takes {takes[0]}."
+    layers, every = fit.plan.gpu_layers, len(fit.facts.layers.blocks) + 1
+    placed = "All" if layers == every else f"{layers} of {every}"
+    return f"{placed} layers are on a GPU; it takes {', '.join(takes)}."
 
 
 def gibibytes(size: float) -> str:
@@ -239,7 +262,7 @@ def _largest(fit: Fit, field: str, least: int, most: int, step: int) -> Fit:
 
 def _reasons(fit: Fit, wished: Plan, wanted: LoadSettings) -> list[str]:
     plan, facts = fit.plan, fit.facts
-    reasons = [_where(fit)]
+    reasons: list[str] = []
     native = facts.context_length
     made_for = f" of the {native:,} that the model was made for" if native else ""
     if plan.n_ctx < wished.n_ctx:
@@ -254,16 +277,3 @@ def _reasons(fit: Fit, wished: Plan, wanted: LoadSettings) -> list[str]:
         missing = gibibytes(shortage(fit.devices, fit.uses))
         reasons.append(f"It does not fit: {missing} are missing; take a smaller quant or model.")
     return reasons
-
-
-def _where(fit: Fit) -> str:
-    """How much goes where, in one sentence."""
-    takes = [
-        f"{gibibytes(use.total)} of the {gibibytes(device.free)} free on {device.name}"
-        for device, use in zip(fit.devices, fit.uses, strict=True)
-    ]
-    if len(fit.devices) == 1:
-        return f"It takes {takes[0]}."
-    layers, every = fit.plan.gpu_layers, len(fit.facts.layers.blocks) + 1
-    placed = "All" if layers == every else f"{layers} of {every}"
-    return f"{placed} layers are on a GPU; it takes {', '.join(takes)}."
