@@ -28,6 +28,7 @@ from tests.e2e.ground import (
 )
 from tests.engine.dialects import OTHER, VLLM, Dialect
 from tests.engine.fake_server import Asked, said, serving, stream
+from tests.engine.tls import server_context
 
 KEY = "sesame-open-sesame"
 FILES = {"light.txt": "off\n"}
@@ -150,6 +151,15 @@ def test_a_doctor_looks_at_the_server(ran: Ran) -> None:
     assert ran.url in found["server"]["found"]
     assert found["smoke test"]["ok"]
     assert not {"model", "draft head"} & set(found)
+
+
+def test_an_encrypted_server_is_used_if_its_certificate_is_trusted(tmp_path: Path) -> None:
+    with serving(Dialect((VLLM,)), tls=server_context(tmp_path)) as server:
+        trusted = (("SSL_CERT_FILE", str(tmp_path / "cert.pem")), ("VERILOOP_SERVER", server.url))
+        make_ground(tmp_path, FILES, CONTRACT)
+        done = Remote(tmp_path, server.url, "", trusted).veriloop("doctor", "--json")
+    found = {one["name"]: one for one in done.json}
+    assert (found["server"]["ok"], found["smoke test"]["ok"]) == (True, True), found
 
 
 def test_a_wrong_key_ends_the_run_before_it_begins(ran: Ran) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,10 +43,17 @@ class FakeServer:
 
 
 @contextmanager
-def serving(script: Script, host: str = "127.0.0.1") -> Iterator[FakeServer]:
+def serving(
+    script: Script, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> Iterator[FakeServer]:
     """Answer each request by `script`, in a thread of its own; the connection ends after it."""
-    with socket.create_server((host, 0)) as listener:
-        server = FakeServer(f"http://{host}:{listener.getsockname()[1]}")
+    with socket.create_server((host, 0)) as plain:
+        listener = plain
+        if tls is not None:
+            # The handshake belongs to the connection's thread: a client may break it off.
+            listener = tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        scheme = "http" if tls is None else "https"
+        server = FakeServer(f"{scheme}://{host}:{listener.getsockname()[1]}")
         accepting = threading.Thread(
             target=_accept, args=(listener, script, server), name="fake-server", daemon=True
         )
@@ -69,7 +77,7 @@ def _accept(listener: socket.socket, script: Script, server: FakeServer) -> None
 
 
 def _answer(connection: socket.socket, script: Script, server: FakeServer) -> None:
-    with connection, suppress(ConnectionError):
+    with connection, suppress(ConnectionError, ssl.SSLError):
         asked = _read(connection)
         if asked is None:
             return

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.engine.fake_server import (
     used,
     wait_until_gone,
 )
+from tests.engine.tls import server_context
 from veriloop_tui.core.chat import (
     ChatEvent,
     ChatFinished,
@@ -122,6 +124,16 @@ def test_nobody_listening_is_told_with_the_address() -> None:
 
     with pytest.raises(ServerFailed, match=url):
         list(EngineClient(Endpoint(base_url=url)).complete(QUESTION, NEVER))
+
+
+def test_an_encrypted_server_that_nobody_vouches_for_is_refused_at_once(tmp_path: Path) -> None:
+    with (
+        serving(sends(HELLO), tls=server_context(tmp_path)) as server,
+        pytest.raises(ServerFailed, match="certificate verify failed"),
+    ):
+        complete(server)
+
+    assert server.asked == []
 
 
 @pytest.mark.parametrize("header", ["retry-after: 0", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT"])
@@ -322,6 +334,17 @@ def test_a_cancel_ends_the_connecting(unreachable: str) -> None:
     one = EngineClient(Endpoint(base_url=unreachable))
 
     (end,) = one.complete(QUESTION, cancelled_when(now))
+
+    assert isinstance(end, ChatFinished)
+    assert end.finish_reason == "cancelled"
+
+
+def test_a_cancel_ends_a_handshake_that_nobody_answers() -> None:
+    now = threading.Event()
+    now.set()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        one = EngineClient(Endpoint(base_url=f"https://127.0.0.1:{silent.getsockname()[1]}"))
+        (end,) = one.complete(QUESTION, cancelled_when(now))
 
     assert isinstance(end, ChatFinished)
     assert end.finish_reason == "cancelled"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -181,7 +182,9 @@ class EngineClient:
                         yield told, watch
                         return
             except _ABSENT as lost:
-                again = not (self._own or watch.heard_any)
+                # A certificate does not get better; httpcore hands its error on as an argument.
+                unknown = any(isinstance(one, ssl.SSLError) for one in lost.args)
+                again = not (self._own or watch.heard_any or unknown)
                 pause = patience.after_loss() if again else None
                 if pause is None:
                     raise self._lost(lost) from lost
