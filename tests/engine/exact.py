@@ -73,7 +73,7 @@ class Bench:
                 case ChatFinished():
                     ends.setdefault(0, event.finish_reason)
                     end = event
-        in_order = tuple(ends[i] for i in range(job.n))
+        in_order = tuple(ends.get(i, "cancelled") for i in range(job.n))
         kept = self.loaded.memory.tokens if job.n == 1 else ()
         return Said(tuple(texts), in_order, end.usage.completion_tokens, kept, end.usage)
 
