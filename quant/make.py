@@ -131,7 +131,10 @@ def plan(
     """
     check(targets, recipe)
     model = read_model(base)
-    check_loadable(model.facts)
+    if not model.facts.draft_head_only:
+        # A draft head cannot be run alone, but it can be quantised. Whatever else may be wrong with
+        # one is llama.cpp's to find, in a process of its own.
+        check_loadable(model.facts)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; make it first, or name another with --out.")
     notices = _imatrix_notices(model, recipe)

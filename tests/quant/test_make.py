@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from gguf import GGUFReader
 
 from quant.inspect_read import read_model
 from quant.make import Existing, Kept, Made, Plan, Progress, Working, make, plan
-from quant.make_target import Recipe, parse_override, parse_targets
+from quant.make_target import FILE_TYPES, Recipe, parse_override, parse_targets
 from tests.quant.files import legacy_imatrix, smollm_path, split, write_base
+from tests.scripted_gguf import write_scripted_draft_gguf
 from veriloop_tui.errors import (
     Cancelled,
     DiskTooSmall,
@@ -213,6 +215,62 @@ def test_a_write_that_fails_leaves_nothing_behind(base: Path, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+def test_a_quant_that_is_not_the_planned_one_is_never_published(base: Path, tmp_path: Path) -> None:
+    plans = planned(base, tmp_path, "Q8_0")
+    (one,) = plans.quants
+    other = tuple((name, "Q4_0") for name, _ in one.types)
+    with pytest.raises(QuantNotMade, match="not those of the plan"):
+        made(replace(plans, quants=(replace(one, types=other),)))
+    mislabelled = replace(one, target=replace(one.target, number=FILE_TYPES["Q4_0"]))
+    with pytest.raises(QuantNotMade, match="not those of the plan"):
+        made(replace(plans, quants=(mislabelled,)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_are_not_finite_become_no_quant(tmp_path: Path) -> None:
+    base = write_base(tmp_path)
+    data = bytearray(base.read_bytes())
+    data[-4:] = np.float32(np.nan).tobytes()
+    base.write_bytes(data)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(QuantNotMade):
+        made(planned(base, tmp_path / "out", "Q4_0"))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_draft_head_can_be_quantised_by_itself(tmp_path: Path) -> None:
+    head = write_scripted_draft_gguf(tmp_path / "mtp-tiny-F32.gguf", {}, "Yes.")
+    made(planned(head, tmp_path, "Q8_0"))
+    quant = read_model(tmp_path / "mtp-tiny-Q8_0.gguf")
+    assert quant.facts.draft_head_only
+    assert quant.stated == "Q8_0"
+
+
+def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path: Path) -> None:
+    code = (
+        "import sys, typer\n"
+        "from quant.cli_make import register\n"
+        "app = typer.Typer()\n"
+        "register(app)\n"
+        "app()\n"
+    )
+    options = ["--types", "Q8_0", "--requantise", "--json", "--threads", "1", "--out"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(smollm_path()), *options, str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert child.stdout is not None
+    while b'"working"' not in child.stdout.readline():
+        pass
+    child.send_signal(signal.SIGINT)
+    child.stdout.read()
+    assert child.wait() != 0
+    child.stdout.close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_that_is_cancelled_leaves_nothing_behind(base: Path, tmp_path: Path) -> None:
     cancel = threading.Event()
     events = make(planned(base, tmp_path, "Q8_0"), cancel)
@@ -239,7 +297,7 @@ def test_a_killed_run_leaves_nothing_under_the_name_and_the_next_one_works(tmp_p
         "import sys, threading\n"
         "from pathlib import Path\n"
         "from quant.make import make, plan\n"
-        "from quant.make_target import Recipe, parse_targets\n"
+        "from quant.make_target import FILE_TYPES, Recipe, parse_targets\n"
         "recipe, never = Recipe(requantise=True, threads=1), threading.Event()\n"
         "base, out = map(Path, sys.argv[1:])\n"
         "planned = plan(base, out, parse_targets('Q8_0'), recipe, 'refuse', never)\n"
