@@ -59,10 +59,14 @@ def write_paper(
     model: Dense | Hybrid,
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
     more: dict[str, Value] | None = None,
+    tensors_each: int = 0,
 ) -> Path:
-    """Write a model, its matrices in F32 or F16, `more` added to its metadata."""
+    """Write a model, its matrices in F32 or F16, `more` added to its metadata.
+
+    With `tensors_each` it is in parts of so many tensors; the first one's path is returned.
+    """
     architecture = model.architecture if isinstance(model, Dense) else "qwen35"
-    writer = GGUFWriter(path, architecture)
+    writer = GGUFWriter(path, architecture, split_max_tensors=tensors_each)
     values = _dense_values(model) if isinstance(model, Dense) else _hybrid_values(model)
     for key, value in (values | (more or {})).items():
         name = f"{architecture}.{key}"
@@ -90,7 +94,10 @@ def write_paper(
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-    os.truncate(path, read_facts(path).parts[0].expected_size)
+    if tensors_each:
+        path = min(path.parent.glob(f"{path.stem}-00001-of-*.gguf"))
+    for part in read_facts(path).parts:
+        os.truncate(part.path, part.expected_size)
     return path
 
 

@@ -235,7 +235,8 @@ def _facts(
 ) -> GGUFFacts:
     meta = metadata(header)
     heads = meta.wholes("attention.head_count") or (0,)
-    file_name = path.replace("\\", "/").rpartition("/")[2]
+    address = path.partition("?")[0] if "://" in path else path
+    file_name = address.replace("\\", "/").rpartition("/")[2]
     return GGUFFacts(
         path=path,
         name=printable(meta.text("general.name")) or printable(stem(file_name)),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import httpx2
@@ -179,7 +179,7 @@ class RemoteFile:
         if len(self._data) <= have:
             self._fail("the server ended before anything had come")
 
-    def _fail(self, problem: str) -> None:
+    def _fail(self, problem: str) -> NoReturn:
         raise DownloadFailed(self.url, problem)
 
 
@@ -192,7 +192,10 @@ def _read(file: RemoteFile) -> tuple[str, int, Header, bytes]:
 
 
 def _part_urls(url: str) -> list[str]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:
+        raise DownloadFailed(url, f"that is no address ({problem})") from problem
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise DownloadFailed(url, "an address begins with http:// or https:// and a host")
     if "@" in parts.netloc:
