@@ -2,8 +2,8 @@
 
 The dialects differ in where the usage stands. llama-server sends one usage for each of several
 candidates, each with its own tokens; vLLM and OpenAI send one for all; our own engine repeats in a
-chunk of its own what its last chunk said. So usages without choices are added up if there is one
-for each candidate, and one that comes with choices counts only where there is no other.
+chunk of its own what its last chunk said. So usages without choices are added up, the last one for
+each candidate, and one that comes with choices counts only where there is no other.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class Answer:
         self._size = 0
         self._candidates = [_Candidate(index) for index in range(n)]
         self._usages: list[Usage] = []
-        self._told = 0
         self._spare: Usage | None = None
         self._timings: list[Timings] = []
 
@@ -97,10 +96,8 @@ class Answer:
         return ChatFinished("cancelled", Usage(0, self._deltas, 0), self._measured())
 
     def _usage(self) -> Usage:
-        if self._told == len(self._candidates):
-            return _added(self._usages)
         if self._usages:
-            return self._usages[-1]
+            return _added(self._usages)
         if self._spare is None:
             raise GarbledError("it does not report the tokens it used, so no budget could be kept")
         return self._spare
@@ -115,7 +112,6 @@ class Answer:
         if not usage:
             return
         if alone:
-            self._told += 1
             self._usages = [*self._usages, _usage(usage, timings)][-len(self._candidates) :]
         else:
             self._spare = _usage(usage, timings)
