@@ -35,6 +35,7 @@ class Files:
 def _handler(files: Files) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def log_message(self, *_args: object) -> None:
             pass
