@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from veriloop_tui.engine.fit_host import host_device
 from veriloop_tui.engine.fit_memory import Device, DeviceKind, Plan
-from veriloop_tui.engine.llama import _SPLIT_MODES, _place, silence_logs
+from veriloop_tui.engine.llama import SPLIT_MODES, place_on_devices, silence_logs
 from veriloop_tui.engine.memory import Shape, context_params
 from veriloop_tui.engine.native import api, libggml
 from veriloop_tui.engine.settings import LoadSettings
@@ -96,9 +96,9 @@ def _unloaded(path: Path, settings: LoadSettings, heads: bool) -> Any:
     api.llama_backend_init()
     params = api.llama_model_default_params()
     params.n_gpu_layers = -1 if settings.gpu_layers is None else settings.gpu_layers
-    params.split_mode = _SPLIT_MODES[settings.split_mode]
+    params.split_mode = SPLIT_MODES[settings.split_mode]
     params.load_mtp = heads
-    kept = _place(params, settings)
+    kept = place_on_devices(params, settings)
     params.no_alloc = True
     params.load_mode = api.LLAMA_LOAD_MODE_NONE
     model = api.llama_model_load_from_file(bytes(path), params)

@@ -17,7 +17,7 @@ from veriloop_tui.errors import EngineRefused, ModelFileInvalid
 
 _LOG_WARN: Final = 3
 _LOG_ERROR: Final = 4
-_SPLIT_MODES: Final = {
+SPLIT_MODES: Final = {
     "none": api.LLAMA_SPLIT_MODE_NONE,
     "layer": api.LLAMA_SPLIT_MODE_LAYER,
     "row": api.LLAMA_SPLIT_MODE_ROW,
@@ -127,11 +127,11 @@ class Model:
         api.llama_backend_init()
         params = api.llama_model_default_params()
         params.n_gpu_layers = -1 if settings.gpu_layers is None else settings.gpu_layers
-        params.split_mode = _SPLIT_MODES[settings.split_mode]
+        params.split_mode = SPLIT_MODES[settings.split_mode]
         params.load_mtp = heads
         progress = api.llama_progress_callback(lambda _done, _data: keep_loading())
         params.progress_callback = progress
-        self._kept = _place(params, settings)
+        self._kept = place_on_devices(params, settings)
         self.handle: Any = api.llama_model_load_from_file(bytes(self.path), params)
         if not self.handle:
             raise ModelFileInvalid(str(self.path), "llama.cpp could not load it; its log says why")
@@ -150,7 +150,7 @@ class Model:
         api.llama_model_free(self.handle)
 
 
-def _place(params: Any, settings: LoadSettings) -> list[Any]:
+def place_on_devices(params: Any, settings: LoadSettings) -> list[Any]:
     """Put devices and their shares into `params`; the arrays that must outlive the load.
 
     Raises `EngineRefused` for a device that llama.cpp does not have.

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
@@ -23,6 +24,8 @@ _LOG_LINES: Final = 40
 _LINE_BYTES: Final = 500
 _LAST_WORDS: Final = 6
 _POLL_SECONDS: Final = 0.03
+# Steps down from what should fit, when the system kills the child for want of memory.
+_MAX_SMALLER: Final = 4
 _GRACE_SECONDS: Final = 3.0
 # Writing gigabytes of context to a disk takes its time.
 _KEEPING_SECONDS: Final = 60.0
@@ -90,12 +93,18 @@ class EngineProcess:
         Raises `ModelNotFound`, `ModelFileInvalid`, `EngineStartFailed`; then no child is left.
         """
         check_loadable(read_facts(self._load.model))
-        self._spawn()
-        try:
-            self._wait_until_ready(cancel)
-        except BaseException:
-            self._end_child()
-            raise
+        for smaller in range(_MAX_SMALLER + 1):
+            self._spawn(replace(self._load, smaller=smaller))
+            try:
+                self._wait_until_ready(cancel)
+            except BaseException:
+                killed = self._child is not None and self._child.poll() == -signal.SIGKILL
+                self._end_child()
+                # Nobody else kills an engine that is loading: memory ran out.
+                if not killed or smaller == _MAX_SMALLER:
+                    raise
+            else:
+                return
 
     def restart(self, cancel: Cancel | None = None) -> None:
         """End the child if it still runs, and start anew. Raises what `start` raises."""
@@ -123,10 +132,10 @@ class EngineProcess:
         """A client of this engine; it works over restarts."""
         return EngineClient(Endpoint(socket_path=self.socket_path), self.crash)
 
-    def _spawn(self) -> None:
+    def _spawn(self, load: LoadSettings) -> None:
         self._log.clear()
         command = [sys.executable, "-P", "-c", _BOOT, str(_ROOT), "--die-with-parent"]
-        command += ["--load", self._load.to_json(), "--socket", str(self.socket_path)]
+        command += ["--load", load.to_json(), "--socket", str(self.socket_path)]
         try:
             child = subprocess.Popen(
                 command,

@@ -24,7 +24,8 @@ class LoadSettings:
     the most tokens drafted at once; `parallel` the candidates decoded in one batch, `None` for
     what suits the model; `lookup` whether prompts are searched for drafts; `state_file` where the
     evaluated context is kept between two runs; `devices` by llama.cpp's names, empty for all;
-    `tensor_split` the share of each device.
+    `tensor_split` the share of each device; `smaller` how many steps below what should fit, after
+    memory ran out.
     """
 
     model: Path
@@ -43,6 +44,7 @@ class LoadSettings:
     split_mode: SplitMode = "layer"
     tensor_split: tuple[float, ...] = ()
     state_file: Path | None = None
+    smaller: int = 0
 
     def to_json(self) -> str:
         """The settings as the engine's process reads them."""
