@@ -12,7 +12,16 @@ from typing import Annotated
 
 import typer
 
-from veriloop_tui import __version__, cli_bench, cli_models, cli_run, cli_serve, console, wiring
+from veriloop_tui import (
+    __version__,
+    cli_bench,
+    cli_fit,
+    cli_models,
+    cli_run,
+    cli_serve,
+    console,
+    wiring,
+)
 from veriloop_tui.cli_options import (
     HERE,
     DraftOption,
@@ -43,6 +52,8 @@ app.command()(cli_run.run)
 app.command()(cli_run.demo)
 app.command()(cli_serve.serve)
 app.command()(cli_bench.bench)
+cli_models.app.command()(cli_fit.inspect)
+cli_models.app.command()(cli_fit.fit)
 app.add_typer(cli_models.app)
 
 
