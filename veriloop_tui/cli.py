@@ -17,6 +17,7 @@ from veriloop_tui import (
     cli_bench,
     cli_fit,
     cli_models,
+    cli_quant,
     cli_run,
     cli_serve,
     console,
@@ -55,6 +56,11 @@ app.command()(cli_bench.bench)
 cli_models.app.command()(cli_fit.inspect)
 cli_models.app.command()(cli_fit.fit)
 app.add_typer(cli_models.app)
+# Its own options, --help too, are read by the commands behind it.
+app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(cli_quant.quant)
 
 
 @app.callback(invoke_without_command=True)

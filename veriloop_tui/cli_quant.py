@@ -1,0 +1,13 @@
+"""`veriloop quant`: its commands are loaded when one of them is called."""
+
+from __future__ import annotations
+
+import typer
+
+
+def quant(context: typer.Context) -> None:
+    """Quants of a model: what is in them, making them, and what they cost."""
+    from quant.cli import application
+    from veriloop_tui.wiring.quant_tasks import run_study
+
+    application(run_study)(context.args, prog_name="veriloop quant", standalone_mode=False)
