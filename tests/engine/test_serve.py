@@ -309,3 +309,69 @@ def test_on_loopback_the_key_is_asked_for(tiny_llama: Path) -> None:
 
     assert caught.value.status == 401
     assert (facts.path, facts.file_size) == (url, tiny_llama.stat().st_size)
+
+
+def test_a_key_opens_everything_but_health(tiny_llama: Path) -> None:
+    app = application(Worker(LoadSettings(tiny_llama)), "open sesame")
+    paths = ("/v1/models", "/v1/models/x", "/metrics")
+    posted = ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize")
+
+    async def statuses(headers: dict[str, str]) -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://engine", headers=headers
+        ) as client:
+            asked = [await client.get(path) for path in ("/health", *paths)]
+            return [
+                answer.status_code
+                for answer in (*asked, *[await client.post(path, json=HAIKU) for path in posted])
+            ]
+
+    assert asyncio.run(statuses({"authorization": "Bearer wrong"})) == [503] + [401] * 7
+    assert asyncio.run(statuses({"authorization": "Bearer open sesame"})) == (
+        [503, 503, 503, 200] + [503] * 4
+    )
+
+
+def test_a_body_without_end_is_refused(http: httpx.Client) -> None:
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b" " * (1 << 20)
+
+    assert http.post("/v1/chat/completions", content=endless()).status_code == 413
+    assert http.post("/nowhere", content=endless()).status_code == 404
+    assert text_of(ask(http))
+
+
+def test_a_json_schema_is_held_by_a_real_model(http: httpx.Client) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 20}, "rain": {"type": "boolean"}},
+        "required": ["city", "rain"],
+        "additionalProperties": False,
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "weather", "schema": schema}}
+
+    said = json.loads(text_of(ask(http, response_format=form, max_tokens=80)))
+
+    assert list(said) == ["city", "rain"]
+    assert isinstance(said["rain"], bool)
+
+
+def test_several_candidates_of_a_real_model_differ_and_are_reproducible(http: httpx.Client) -> None:
+    def texts() -> list[str]:
+        body = ask(http, n=3, temperature=1.5, seed=5, max_tokens=20)
+        return [choice["message"]["content"] for choice in body["choices"]]
+
+    first = texts()
+
+    assert len(set(first)) == 3
+    assert texts() == first
+
+
+def test_a_template_without_a_place_for_tools_refuses_them(http: httpx.Client) -> None:
+    tool = {"type": "function", "function": {"name": "look"}}
+    answer = http.post("/v1/chat/completions", json={**HAIKU, "tools": [tool]})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "template_error"

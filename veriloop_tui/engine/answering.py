@@ -17,7 +17,7 @@ from veriloop_tui.engine.wire_answer import Answer, error_answer, sse
 from veriloop_tui.errors import EngineCrashed, EngineError
 
 # A client that takes nothing for so long is taken for gone.
-SEND_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60.0
 
 Run = Callable[[Cancel], AsyncIterator[ChatEvent]]
 
@@ -25,10 +25,18 @@ Run = Callable[[Cancel], AsyncIterator[ChatEvent]]
 class Completion(Response):
     """Runs one completion and sends it, until it ends or the client goes away."""
 
-    def __init__(self, run: Run, answer: Answer, stream: bool, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        run: Run,
+        answer: Answer,
+        stream: bool,
+        metrics: Metrics,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`run` makes the events until it is cancelled."""
         super().__init__()
         self._run, self._answer, self._is_stream = run, answer, stream
-        self._metrics = metrics
+        self._metrics, self._patience = metrics, patience_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = threading.Event()
@@ -61,15 +69,20 @@ class Completion(Response):
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            await _send(send, b"".join(map(sse, self._answer.begin())))
+            await self._send(send, b"".join(map(sse, self._answer.begin())))
             async for event in self._run(gone):
                 self._note(event)
-                await _send(send, b"".join(map(sse, self._answer.take(event))))
+                await self._send(send, b"".join(map(sse, self._answer.take(event))))
         except EngineError as error:
-            await _send(send, sse(error_answer(error)[1]))
+            await self._send(send, sse(error_answer(error)[1]))
         except TimeoutError:
             return
-        await _send(send, b"data: [DONE]\n\n", more=False)
+        await self._send(send, b"data: [DONE]\n\n", more=False)
+
+    async def _send(self, send: Send, body: bytes, more: bool = True) -> None:
+        if body or not more:
+            async with asyncio.timeout(self._patience):
+                await send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _note(self, event: ChatEvent) -> bool:
         """Whether this was the last event."""
@@ -83,12 +96,6 @@ def refusal(error: EngineError) -> Response:
     """The answer that stands for an error."""
     status, body = error_answer(error)
     return JSONResponse(body, status)
-
-
-async def _send(send: Send, body: bytes, more: bool = True) -> None:
-    if body or not more:
-        async with asyncio.timeout(SEND_SECONDS):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def _wait_until_gone(receive: Receive, gone: threading.Event) -> None:

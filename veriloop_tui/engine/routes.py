@@ -42,6 +42,8 @@ from veriloop_tui.errors import EngineError, EngineRefused
 
 _MAX_BODY: Final = 32 << 20
 _BODY_SECONDS: Final = 60.0
+# What is refused before the body was read to its end.
+_UNREAD: Final = (401, 404, 405, 408, 413, 503)
 # One runs, the others wait: more would wait for longer than anybody does.
 _MAX_UNFINISHED: Final = 64
 
@@ -275,7 +277,11 @@ def _loading() -> EngineRefused:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, EngineError)
-    return refusal(error)
+    answer = refusal(error)
+    if answer.status_code in _UNREAD:
+        # Otherwise the rest of the request would be received, however long it is.
+        answer.headers["connection"] = "close"
+    return answer
 
 
 async def _left(_request: Request, _error: Exception) -> Response:
