@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_plots_are_drawn_from_names_that_look_like_mathematics_or_markup() -> None:
-    names = ("$\\frac{", "_hidden", "<b>&", "a" * 500, "")
+    names = ("$\\frac{$", "_hidden", "<b>&", "a" * 500, "")
     quants = tuple(loss(str(at), 10 + at, 0.1 * at, name=name) for at, name in enumerate(names))
     drawn = {name: to_bytes(figure, "svg") for name, figure in plots(comparison(*quants))}
     assert len(drawn) == 5
