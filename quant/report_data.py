@@ -38,7 +38,8 @@ class Histogram:
 class QuantLoss:
     """One quant against the base on one corpus.
 
-    `key` tells it apart from all others, whatever its name is. Percentiles are pairs of what they
+    `key` is the model's digest, which tells it apart from all others, whatever its name is, and is
+    the same in records of tasks. Percentiles are pairs of what they
     are called (`max`, `99.9 %`, `median`) and the value, largest first. `kld_by_position` is the
     mean per scored position of a chunk.
     """
@@ -90,6 +91,7 @@ class Comparison:
 
     corpus: str
     base: str
+    base_key: str
     base_size: int
     base_ppl: Estimate
     tokens: int

@@ -22,7 +22,7 @@ from quant.report_text import (
     name,
     number,
     settings_line,
-    task_cells,
+    task_rows,
 )
 from veriloop_tui.core.excerpt import one_line
 
@@ -93,7 +93,7 @@ def to_html(report: Report, images: Sequence[Sequence[Image]]) -> str:
         parts=[_part(comparison, plots) for comparison, plots in pairs],
         columns=COLUMNS,
         task_headings=TASK_HEADINGS,
-        tasks=[task_cells(row) for row in report.tasks],
+        tasks=task_rows(report),
     )
 
 

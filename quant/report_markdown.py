@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from quant.report_data import Comparison, Report
@@ -15,7 +15,7 @@ from quant.report_text import (
     name,
     number,
     settings_line,
-    task_cells,
+    task_rows,
 )
 
 _SHOWN: Final = frozenset(
@@ -53,7 +53,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield "### Repair tasks"
         yield ""
-        yield from _table(TASK_HEADINGS, [task_cells(row) for row in report.tasks])
+        yield from _table(TASK_HEADINGS, task_rows(report))
         yield ""
         yield "Intervals at 95 %, whole tasks drawn. A tie: the data do not tell the two apart."
     for notice in report.notices:
@@ -87,7 +87,7 @@ def _comparison(comparison: Comparison) -> Iterator[str]:
         yield f"- no result: {escaped(name(one.name))}, {size} MiB: {escaped(one.problem)}"
 
 
-def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     yield f"| {' | '.join(escaped(heading) for heading in headings)} |"
     # The last column is a name, all others are numbers.
     yield f"|{' ---: |' * (len(headings) - 1)} --- |"

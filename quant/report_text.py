@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from quant.report_data import Comparison, Estimate
+from quant.report_data import Comparison, Estimate, Report
 from quant.report_rank import Ranked
 from quant.tasks import Interval, ModelTasks
 from veriloop_tui.core.excerpt import one_line
@@ -111,6 +111,7 @@ def base_line(comparison: Comparison) -> str:
 
 
 TASK_HEADINGS: Final = (
+    "mean KLD",
     "solved",
     "share, %",
     "against the base, points",
@@ -120,8 +121,18 @@ TASK_HEADINGS: Final = (
 )
 
 
+def task_rows(report: Report) -> tuple[tuple[str, ...], ...]:
+    """Each model's repair tasks beside what it loses on the first corpus, under `TASK_HEADINGS`."""
+    losses = {
+        one.key: with_error(one.kld, 6)
+        for comparison in report.comparisons[:1]
+        for one in comparison.quants
+    }
+    return tuple((losses.get(row.model_digest, ""), *task_cells(row)) for row in report.tasks)
+
+
 def task_cells(row: ModelTasks) -> tuple[str, ...]:
-    """One model's repair tasks, under `TASK_HEADINGS`."""
+    """One model's repair tasks, under all of `TASK_HEADINGS` but the first."""
     return (
         f"{row.solved} of {row.runs}",
         interval(row.solved_share, 0, 100),

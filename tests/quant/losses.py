@@ -43,6 +43,7 @@ def comparison(
     return Comparison(
         corpus=corpus,
         base="base-F16",
+        base_key="base",
         base_size=270 * 2**20,
         base_ppl=Estimate(10.0, 0.5),
         tokens=2805,

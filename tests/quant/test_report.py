@@ -10,16 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from typer.testing import CliRunner
 
+from quant.cli_report import register
 from quant.plot import plots, to_bytes
 from quant.report import write_report
 from quant.report_csv import to_csv
 from quant.report_html import Image, to_html
+from quant.report_json import dump, load
 from quant.report_markdown import escaped, to_markdown
 from quant.tasks import summarise
+from quant.tasks_record import RunFile
 from tests.quant.losses import comparison, loss, report
 from tests.quant.test_tasks import runs_of
 from veriloop_tui.errors import UsageError
@@ -162,3 +167,52 @@ def test_plots_without_data_are_left_out() -> None:
     bare = replace(loss("a", 10, 0.0), kld_by_position=(), delta_p_histogram=None)
     assert [name for name, _ in plots(comparison(bare))] == ["kld-size", "ppl-ratio", "same-top"]
     assert list(plots(comparison())) == []
+
+
+def test_a_report_comes_back_from_its_json(tmp_path: Path) -> None:
+    told = report(
+        comparison(loss("a", 10, 0.1, name=HOSTILE), loss("b", 5, 0.3), ties=[("a", "b")]),
+        comparison(),
+    )
+    path = tmp_path / "report.json"
+    path.write_text(dump(told), encoding="utf-8")
+    assert load(path) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "is no report"),
+        ('{"format": "veriloop-quant-report", "version": 2}', "another version"),
+        ('{"format": "veriloop-quant-report", "version": 1, "report": {}}', "damaged at title"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=problem):
+        load(path)
+
+
+def test_tasks_stand_beside_the_loss_of_the_same_file(tmp_path: Path) -> None:
+    told = report(comparison(loss("a", 10, 0.125), loss("b", 5, 0.5)))
+    (tmp_path / "losses.json").write_text(dump(told), encoding="utf-8")
+    with RunFile(tmp_path / "runs.jsonl") as file:
+        for run in runs_of("base", [[True], [True]]) + runs_of("a", [[True], [False]]):
+            file.append(run)
+        file.append(replace(runs_of("b", [[True]])[0], settings="other"))
+    app = typer.Typer()
+    register(app)
+    arguments = [str(tmp_path / "losses.json"), "--tasks", str(tmp_path / "runs.jsonl")]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out"), "--title", "T"])
+    assert done.exit_code == 0, done.output
+
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    rows = [line for line in text.split("### Repair tasks")[1].splitlines() if line[:2] == "| "]
+    _, _, base, quant = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert (base[0], base[1], base[-1]) == ("", "2 of 2", "base.gguf")
+    assert (quant[0][:8], quant[1], quant[-1]) == ("0.125000", "1 of 2", "a.gguf")
+    assert text.startswith("## T\n")
+    assert (tmp_path / "out" / "report.html").exists()
