@@ -290,10 +290,9 @@ async def _left(_request: Request, _error: Exception) -> Response:
 
 async def _not_served(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    reason = HTTPStatus(error.status_code).phrase.lower()
-    return refusal(
-        EngineRefused(error.status_code, f"{request.method} {request.url.path}: {reason}")
-    )
+    status = error.status_code
+    what = f"{request.method} {request.url.path}: {HTTPStatus(status).phrase.lower()}"
+    return await _refused(request, EngineRefused(status, what))
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
