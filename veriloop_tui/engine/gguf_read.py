@@ -182,11 +182,12 @@ class _Reader:
             data, begin, last = self._data, self._at + 8, len(self._data) - 8
             if self._at > last:
                 continue
+            add = seen.add
             for _ in range(left):
                 end = begin + unpack(data, begin - 8)[0]
                 if end > last:
                     break
-                seen.add(data[begin:end])
+                add(data[begin:end])
                 begin = end + 8
                 left -= 1
             self._keep(begin - 8 - self._at)
