@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
 from veriloop_tui.engine.assembly import assemble
-from veriloop_tui.engine.decode import Decoder, check_fits
+from veriloop_tui.engine.decode import Decoder
 from veriloop_tui.engine.gguf_facts import GGUFFacts, check_loadable, file_digest, read_facts
 from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.llama import Model, silence_logs
 from veriloop_tui.engine.memory import Cancelled, Memory
 from veriloop_tui.engine.native import VERSION
+from veriloop_tui.engine.prepare import prepare
 from veriloop_tui.engine.resume import restore, save
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.template import ChatTemplate
@@ -64,19 +65,8 @@ class Loaded:
         return self.decoder.memory
 
     def prepare(self, request: ChatRequest) -> Job:
-        """The job that `request` asks for. Raises `TemplateError`, `ContextTooLong`."""
-        text = self.template.render(request.messages, request.continue_final_message)
-        prompt = tuple(self.model.vocabulary.tokenise(text))
-        check_fits(prompt, self.memory.n_ctx)
-        return Job(
-            prompt,
-            text,
-            request.sampling,
-            request.seed,
-            request.max_tokens,
-            request.stop,
-            request.n,
-        )
+        """The job that `request` asks for. Raises what `prepare.prepare` raises."""
+        return prepare(request, self.template, self.model.vocabulary.tokenise, self.memory.n_ctx)
 
     def run(self, job: Job, cancelled: Cancelled) -> Iterator[ChatEvent]:
         """The events of a job; for the thread that loaded the model. Raises `EngineRefused`."""

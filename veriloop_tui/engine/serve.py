@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ __all__ = ["ServeSettings", "run"]
 
 # Beyond it, connections are turned away at once.
 _MAX_CONNECTIONS: Final = 256
+# For the end of an engine whose program is gone: to stop decoding and to write the context.
+_LAST_SECONDS: Final = 30.0
 
 
 def run(settings: ServeSettings) -> None:
@@ -81,7 +84,7 @@ def _say(text: str) -> None:
 
 
 def die_with_parent() -> None:
-    """End this process when the one that started it ends.
+    """End this process when the one that started it ends, its context kept where one is to be.
 
     Not by PR_SET_PDEATHSIG: that follows the parent's *thread*, and apps start engines from
     threads that end. The pipe on stdin closes with the parent; its id is watched as well, since
@@ -94,6 +97,8 @@ def die_with_parent() -> None:
             ready, _, _ = select.select([0], [], [], 0.5)
             if ready and not os.read(0, 1):
                 break
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_LAST_SECONDS)
         os._exit(0)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
