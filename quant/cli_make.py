@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from quant.make import Existing, Kept, Made, Plan, Working, make, plan
+from quant.make import Kept, Made, Working, make
+from quant.make_plan import Existing, Plan, plan
 from quant.make_target import Recipe, parse_override, parse_targets, tensor_type
 from veriloop_tui.core.canonical import to_json
 from veriloop_tui.core.excerpt import one_line

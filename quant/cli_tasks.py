@@ -31,6 +31,7 @@ from quant.tasks_study import (
 from quant.tasks_suite import SHIPPED_SUITE, choose, read_suite
 from veriloop_tui.core.canonical import to_json
 from veriloop_tui.core.excerpt import one_line
+from veriloop_tui.engine.gguf_facts import read_facts
 from veriloop_tui.errors import UsageError
 
 _NAME_LENGTH = 60
@@ -108,7 +109,9 @@ def _follow(study: TaskStudy, run_study: RunStudy, as_json: bool) -> None:
             for event in events:
                 _show(event, console, bars, bar, runs)
     rows = summarise(runs, begun.digests[0], np.random.default_rng(_BOOTSTRAP_SEED))
-    sizes = dict(zip(begun.digests, (model.stat().st_size for model in study.models), strict=True))
+    sizes = dict(
+        zip(begun.digests, (read_facts(model).file_size for model in study.models), strict=True)
+    )
     if as_json:
         typer.echo(json.dumps({"type": "summary", "models": to_json(rows)}))
     else:

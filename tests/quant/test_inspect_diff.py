@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from quant.inspect_diff import block_ranges, difference
 from quant.inspect_read import read_model
-from quant.make import make, plan
+from quant.make import make
+from quant.make_plan import plan
 from quant.make_target import Recipe, parse_override, parse_targets
 from tests.quant.files import write_base, write_tensors
 

@@ -15,7 +15,8 @@ import pytest
 from gguf import GGUFReader
 
 from quant.inspect_read import read_model
-from quant.make import Existing, Kept, Made, Plan, Progress, Working, make, plan
+from quant.make import Kept, Made, Progress, Working, make
+from quant.make_plan import Existing, Plan, plan
 from quant.make_target import FILE_TYPES, Recipe, parse_override, parse_targets
 from tests.quant.files import legacy_imatrix, smollm_path, split, write_base
 from tests.scripted_gguf import write_scripted_draft_gguf
@@ -296,7 +297,8 @@ def test_a_killed_run_leaves_nothing_under_the_name_and_the_next_one_works(tmp_p
     code = (
         "import sys, threading\n"
         "from pathlib import Path\n"
-        "from quant.make import make, plan\n"
+        "from quant.make import make\n"
+        "from quant.make_plan import plan\n"
         "from quant.make_target import FILE_TYPES, Recipe, parse_targets\n"
         "recipe, never = Recipe(requantise=True, threads=1), threading.Event()\n"
         "base, out = map(Path, sys.argv[1:])\n"
