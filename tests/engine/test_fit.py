@@ -148,6 +148,7 @@ def test_a_gpu_that_shares_the_machine_s_memory_is_counted_once(dense: GGUFFacts
     assert fit.fits
     taken = sum(use.total for use in fit.uses)
     assert taken <= host(4).free - margin(host(4))
+    assert not choose(dense, None, [host(1), replace(shared, free=64 * GIB)], WANTED).fits
 
 
 def test_after_running_out_of_memory_each_step_is_smaller_and_says_so(

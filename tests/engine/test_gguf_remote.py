@@ -195,9 +195,16 @@ def remote(answer: Callable[[httpx2.Request], httpx2.Response], url: str) -> Rem
     return RemoteFile(url, NOBODY, httpx2.Client(transport=Answers(answer)), still)
 
 
-@pytest.mark.parametrize("target", ["http://host/m.gguf", "file:///etc/passwd", "//[x"])
-def test_an_encrypted_address_never_becomes_a_plain_one(target: str) -> None:
-    with pytest.raises(DownloadFailed):
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("http://host/m.gguf", "not encrypted"),
+        ("file:///etc/passwd", "not encrypted"),
+        ("//[x", "no address"),
+    ],
+)
+def test_an_encrypted_address_never_becomes_a_plain_one(target: str, reason: str) -> None:
+    with pytest.raises(DownloadFailed, match=reason):
         remote(lambda _: httpx2.Response(302, headers={"Location": target}), "https://a/m.gguf")
 
 
