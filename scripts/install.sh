@@ -94,4 +94,4 @@ fi
 printf '%s' "$backend" >"$venv/.backend"
 
 say "Installing VeriLoop and its tools into $venv."
-"${pip[@]}" --quiet --editable '.[demo,dev]'
+"${pip[@]}" --quiet --editable '.[demo,quant,dev]'
