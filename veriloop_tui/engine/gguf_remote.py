@@ -212,8 +212,8 @@ def _part_urls(url: str) -> list[str]:
 
 
 def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
+    parts = httpx2.URL(url)
+    return f"{parts.scheme}://{parts.netloc.decode('ascii', 'replace')}"
 
 
 def _size(told: str) -> int:
