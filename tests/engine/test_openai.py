@@ -279,7 +279,8 @@ def test_tokens_are_completed_like_their_text(client: openai.OpenAI, http: httpx
 
     assert answer.choices[0].text == "Sunny."
     # What was said of these tokens must not be taken for the beginning of another prompt.
-    assert client.completions.create(model="any", prompt="Say").choices[0].text == "Hello!"
+    other = client.completions.create(model="any", prompt="TASK-JSON")
+    assert (other.usage and other.usage.prompt_tokens, other.choices[0].text) == (1, SCRIPTS["TASK-JSON"])
     with pytest.raises(openai.BadRequestError, match="the model has the tokens"):
         client.completions.create(model="any", prompt=[1 << 30])
 

@@ -32,6 +32,7 @@ _TOKEN: Final = re.compile(
     |(?P<open>\()|(?P<close>\))|(?P<or>\|)""",
     re.VERBOSE | re.DOTALL,
 )
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _PLAIN: Final = re.compile(r"[ !#-\[\]-~]+")
 
 
@@ -65,8 +66,9 @@ def check(grammar: str) -> None:
     """
     if len(grammar) > MAX_TEXT:
         raise _refused(f"it is longer than {MAX_TEXT >> 10} KiB")
-    if "\0" in grammar:
-        raise _refused("it holds a NUL character")
+    # llama.cpp writes a grammar that it cannot read to the terminal, as it is.
+    if _CONTROL.search(grammar):
+        raise _refused("it holds control characters; write them as \\x1B")
     rules = _read(grammar)
     if "root" not in rules:
         raise _refused("there is no rule named root")
