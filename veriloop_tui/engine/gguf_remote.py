@@ -135,7 +135,7 @@ class RemoteFile:
                     self._take(answer, have, end)
                     return
             except (httpx2.TransportError, httpx2.StreamError) as lost:
-                self._fail(f"the connection was lost ({lost or type(lost).__name__})")
+                self._fail(f"the connection failed ({lost or type(lost).__name__})")
         self._fail("the server sends from one address to the next")
 
     def _token(self) -> dict[str, str]:
