@@ -200,7 +200,7 @@ def remote(answer: Callable[[httpx2.Request], httpx2.Response], url: str) -> Rem
     [
         ("http://host/m.gguf", "not encrypted"),
         ("file:///etc/passwd", "not encrypted"),
-        ("https://host:port/", "Invalid"),
+        ("https://host:port/", "no address"),
     ],
 )
 def test_an_encrypted_address_never_becomes_a_plain_one(target: str, reason: str) -> None:

@@ -143,13 +143,14 @@ class RemoteFile:
         return {"Authorization": f"Bearer {self._access.token}"} if ours else {}
 
     def _follow(self, location: str) -> None:
-        target = str(httpx2.URL(self._where).join(location))
-        scheme = urlsplit(target).scheme
-        if scheme not in ("http", "https") or (
-            self._where.startswith("https:") and scheme == "http"
-        ):
+        try:
+            target = httpx2.URL(self._where).join(location)
+        except httpx2.InvalidURL:
+            self._fail("the server sends to what is no address")
+        plain = target.scheme == "http" and not self._where.startswith("https:")
+        if target.scheme != "https" and not plain:
             self._fail("the server sends to an address that is not encrypted")
-        self._where = target
+        self._where = str(target)
 
     def _take(self, answer: httpx2.Response, have: int, end: int) -> None:
         """Append the piece from `have` to `end`; a server without ranges begins at the start."""
