@@ -169,11 +169,15 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = json.loads(tool.parameters)
-    return {"type": "function", "function": function}
+    # Some templates want a description, empty or not.
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": json.loads(tool.parameters),
+        },
+    }
 
 
 def _refuse(message: str) -> NoReturn:
