@@ -88,6 +88,18 @@ def test_all_layers_go_to_a_gpu_that_has_room(dense: GGUFFacts) -> None:
     assert fit.uses[1].weights > fit.uses[0].weights
 
 
+def test_without_a_split_only_the_first_gpu_is_used(dense: GGUFFacts) -> None:
+    cards = [host(64), gpu(24), gpu(24, "GPU1")]
+
+    split = choose(dense, None, cards, WANTED)
+    single = choose(dense, None, cards, replace(WANTED, split_mode="none"))
+    shared = choose(dense, None, cards, replace(WANTED, tensor_split=(1.0, 3.0)))
+
+    assert split.uses[1].weights > 0 < split.uses[2].weights
+    assert single.uses[2].total == 0
+    assert shared.uses[2].weights > 2 * shared.uses[1].weights
+
+
 def test_the_context_shrinks_before_layers_leave_the_gpu(dense: GGUFFacts) -> None:
     fit = choose(dense, None, [host(64), gpu(3.5)], WANTED)
 

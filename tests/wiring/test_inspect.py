@@ -222,6 +222,13 @@ def test_a_head_of_another_model_is_left_out_with_the_reason(shell: Shell, tmp_p
     assert found["plan"]["type_k"] == "q8_0"
 
 
+def test_a_device_that_is_not_there_is_refused(shell: Shell) -> None:
+    done = shell.run("fit", "smollm2", "--devices", "NOSUCH0")
+
+    assert done.returncode == 2
+    assert "no device 'NOSUCH0' here" in done.stderr
+
+
 def test_settings_that_mean_nothing_are_refused(shell: Shell) -> None:
     done = shell.run("fit", "smollm2", "--type-k", "q9_9")
 

@@ -218,7 +218,7 @@ def _wished(
         type_k=wanted.type_k,
         type_v=wanted.type_v,
         flash=wanted.flash_attention != "off",
-        shares=wanted.tensor_split,
+        shares=(1.0,) if wanted.split_mode == "none" else wanted.tensor_split,
     )
 
 

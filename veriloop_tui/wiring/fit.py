@@ -12,7 +12,7 @@ from veriloop_tui.engine import fit_probe
 from veriloop_tui.engine.fit import Fit, choose, largest_by_type, next_smaller
 from veriloop_tui.engine.gguf_facts import check_draft, check_loadable, read_facts
 from veriloop_tui.engine.settings import KVType, LoadSettings
-from veriloop_tui.errors import DraftRefused, EngineStartFailed, ModelNotFound
+from veriloop_tui.errors import DraftRefused, EngineStartFailed, ModelNotFound, UsageError
 from veriloop_tui.wiring.inspect import Found, find
 from veriloop_tui.wiring.workspace import Flags, locate
 
@@ -29,7 +29,8 @@ class Fitted:
 def fit(ref: str, flags: Flags) -> Fitted:
     """How `ref` fits this machine, with its draft head and settings as a run would have them.
 
-    Raises `ModelNotFound`, `ModelFileInvalid`, `DownloadFailed`, `EngineStartFailed`.
+    Raises `UsageError`, `ModelNotFound`, `ModelFileInvalid`, `DownloadFailed`,
+    `EngineStartFailed`.
     """
     settings = locate(Path(), replace(flags, model=ref)).settings
     model = find(ref)
@@ -38,6 +39,8 @@ def fit(ref: str, flags: Flags) -> Fitted:
     head = _head(ref, model, settings.draft, notices)
     wanted = load_settings(settings)
     devices = fit_probe.devices(wanted.devices)
+    for name in set(wanted.devices) - {device.name for device in devices}:
+        raise UsageError(f"llama.cpp has no device '{name}' here; `veriloop doctor` lists them.")
     chosen = choose(model.facts, head.facts if head else None, devices, wanted)
     try:
         chosen = _settled(chosen, model, head, wanted)
