@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,11 @@ import openai
 import pytest
 
 from veriloop_tui.engine.chat import Endpoint, EngineClient
-from veriloop_tui.engine.listen import ServeSettings, listen
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.routes import application
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.engine.worker import Worker
-from veriloop_tui.errors import EngineRefused, UsageError
+from veriloop_tui.errors import EngineRefused
 
 RAIN = [{"role": "user", "content": "Write a haiku about rain."}]
 HAIKU = {
@@ -230,49 +230,6 @@ def test_the_official_client_understands_the_answers(engine: EngineProcess) -> N
         )
 
 
-@pytest.mark.parametrize(
-    ("host", "key", "reason"),
-    [
-        ("0.0.0.0", "fifteen letters", "at least 16"),
-        ("192.168.0.1", "k", "at least 16"),
-        ("::", "", "needs a key"),
-        ("localhost", "k", "not an IP"),
-        ("127.0.0.1", "", "needs a key"),
-    ],
-)
-def test_a_port_needs_a_key_and_a_long_one_where_others_can_reach_it(
-    host: str, key: str, reason: str
-) -> None:
-    settings = ServeSettings(LoadSettings(Path("m")), host=host, api_key=key)
-
-    with pytest.raises(UsageError, match=reason):
-        listen(settings)
-
-
-def test_a_socket_in_use_is_not_taken_over(engine: EngineProcess) -> None:
-    settings = ServeSettings(LoadSettings(Path("m")), socket_path=engine.socket_path)
-
-    with pytest.raises(UsageError, match="Another engine"):
-        listen(settings)
-
-
-def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
-    settings = ServeSettings(LoadSettings(Path("m")), socket_path=tmp_path / "e.sock")
-    listen(settings).close()
-
-    listen(settings).close()
-
-
-def test_a_file_in_the_sockets_place_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("mine")
-
-    with pytest.raises(UsageError):
-        listen(ServeSettings(LoadSettings(Path("m")), socket_path=path))
-
-    assert path.read_text() == "mine"
-
-
 def test_while_the_model_is_loading_every_answer_is_503() -> None:
     app = application(Worker(LoadSettings(Path("not-loaded-yet.gguf"))))
 
@@ -334,6 +291,22 @@ def test_a_key_opens_everything_but_health(tiny_llama: Path) -> None:
     assert asyncio.run(statuses({"authorization": "Bearer open sesame"})) == (
         [503, 503, 503, 200] + [503] * 4
     )
+
+
+def test_more_requests_than_can_wait_are_refused_and_the_next_one_is_not(
+    http: httpx.Client,
+) -> None:
+    body = {**HAIKU, "stream": True, "max_tokens": 4000}
+    with ExitStack() as waiting:
+        for _ in range(64):
+            waiting.enter_context(http.stream("POST", "/v1/chat/completions", json=body))
+        refused = http.post("/v1/chat/completions", json=HAIKU)
+
+    assert refused.status_code == 503
+    assert "64 requests wait" in refused.json()["error"]["message"]
+    while http.post("/v1/chat/completions", json=HAIKU).status_code == 503:
+        pass
+    assert text_of(ask(http))
 
 
 def test_a_body_without_end_is_refused(http: httpx.Client) -> None:
