@@ -25,6 +25,7 @@ from veriloop_tui.engine.memory import Cancelled
 from veriloop_tui.engine.settings import LoadSettings
 
 N_CTX = 1536
+EXACT: dict[str, Any] = {"flash_attention": "off", "type_k": "f32", "type_v": "f32"}
 GREEDY = Job((), "", Sampling(temperature=0.0), seed=1, max_tokens=50)
 SAMPLED = replace(GREEDY, sampling=Sampling(temperature=0.6, top_k=0, top_p=1.0, min_p=0.0))
 
@@ -85,12 +86,9 @@ class Bench:
 
 @contextmanager
 def bench(model: Path, draft: Path | None = None, **more: Any) -> Iterator[Bench]:
-    """A model in the exact setting; by default nothing is drafted."""
-    given = {"speculation": "off", "lookup": False, "n_ctx": N_CTX, **more}
-    settings = LoadSettings(
-        model, draft=draft, threads=1, type_k="f32", type_v="f32", flash_attention="off", **given
-    )
-    loaded = Loaded(settings, lambda: True)
+    """A model in the exact setting, and without drafts, unless `more` says otherwise."""
+    given = {"speculation": "off", "lookup": False, "n_ctx": N_CTX, **EXACT, **more}
+    loaded = Loaded(LoadSettings(model, draft=draft, threads=1, **given), lambda: True)
     assert not loaded.decoder.notices
     try:
         yield Bench(loaded)
