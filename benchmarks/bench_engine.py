@@ -49,7 +49,8 @@ def smollm() -> Path:
 @contextmanager
 def engine(load: LoadSettings) -> Iterator[httpx.Client]:
     with EngineProcess(load) as process:
-        transport = httpx.HTTPTransport(uds=str(process.socket_path))
+        fresh = httpx.Limits(max_keepalive_connections=0)
+        transport = httpx.HTTPTransport(uds=str(process.socket_path), limits=fresh)
         with httpx.Client(transport=transport, base_url="http://engine", timeout=600) as client:
             yield client
 
@@ -80,14 +81,12 @@ def plain(programs: Path, folder: Path) -> None:
     """Plain decoding."""
     models = {
         "SmolLM2 135M Q4_1": smollm(),
-        "random llama F32, width 512": write_random_gguf(
-            folder / "llama.gguf", "llama", 1, width=512, blocks=8
-        ),
-        "random qwen35 F32, width 512": write_random_gguf(
-            folder / "qwen.gguf", "qwen35", 1, width=512, blocks=8
+        "scripted qwen35 F32, tiny": write_scripted_gguf(folder / "s.gguf", {}, RECITAL),
+        "scripted qwen35 F32, bound by memory": write_heavy_scripted_gguf(
+            folder / "h.gguf", {}, RECITAL
         ),
     }
-    body = {"messages": STORY, "max_tokens": 200, "ignore_eos": True}
+    body = {"messages": STORY, "max_tokens": 200}
     for name, model in models.items():
         load = LoadSettings(model, n_ctx=4096, threads=THREADS, speculation="off")
         with llama_server(programs, model, 4096, THREADS) as peer, engine(load) as own:
@@ -173,7 +172,6 @@ def candidates(programs: Path, folder: Path) -> None:
         "messages": [{"role": "user", "content": text}],
         "max_tokens": 128,
         "temperature": 0.8,
-        "ignore_eos": True,
     }
     load = LoadSettings(smollm(), n_ctx=8192, threads=THREADS, speculation="off", parallel=8)
     flags = ("--parallel", "8", "--kv-unified")

@@ -129,7 +129,9 @@ def llama_server(
     command += ["--ctx-size", str(n_ctx), "--threads", str(threads), "--host", "127.0.0.1", *flags]
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600)
+        # A connection that idles through the other's turn would be closed by the server.
+        fresh = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600, limits=fresh)
         try:
             _wait(client, server, log)
             yield client

@@ -95,3 +95,18 @@ def test_an_engine_that_is_killed_while_it_loads_is_loaded_smaller(wide: Path) -
 
     assert facts.n_ctx == 16_384
     assert any("memory ran out" in notice for notice in facts.notices)
+
+
+@pytest.mark.parametrize("bad", [b"", b"GGUF", b"no model at all" * 100])
+def test_a_draft_head_that_cannot_be_read_is_refused_and_the_engine_works(
+    tmp_path: Path, tiny_llama: Path, bad: bytes
+) -> None:
+    head = tmp_path / "head.gguf"
+    head.write_bytes(bad)
+    load = LoadSettings(
+        tiny_llama, draft=head, threads=1, state_file=tmp_path / "context.bin", lookup=False
+    )
+    with EngineProcess(load) as process:
+        facts = process.client().facts()
+
+    assert any("draft head is not used" in notice for notice in facts.notices)

@@ -344,6 +344,17 @@ def test_thinking_that_reaches_its_bound_is_closed_and_an_answer_follows(tmp_pat
     bench.close()
 
 
+def test_a_marker_in_the_middle_of_an_answer_is_text_and_begins_no_thinking(tmp_path: Path) -> None:
+    said = "the tag <think> opens it" + " and on it goes" * 10
+    bench = Bench(write_scripted_gguf(tmp_path / "m.gguf", {}, said))
+    bounds = ThinkingBounds("<think>", "</think>", tokens=3, closing="</think>")
+
+    text, _ = bench.answer("so?", replace(GREEDY, thinking=bounds, max_tokens=200))
+
+    assert text == said
+    bench.close()
+
+
 def test_a_grammar_waits_for_the_end_of_thinking(tmp_path: Path) -> None:
     bench = Bench(write_scripted_gguf(tmp_path / "m.gguf", {}, "hm, well</think> so it is"))
     job = replace(SAMPLED, grammar='root ::= "{}"', lazy_after="</think>")

@@ -79,6 +79,12 @@ def test_bytes_that_are_no_whole_characters_end_what_is_kept() -> None:
     assert respelled(transcript, f"askxé{END}") == tuple(parse(f"askxé{END}"))
 
 
+def test_tokens_that_stand_for_no_text_are_not_put_before_others() -> None:
+    transcript = NOTHING.then(Job((5, 6), "", Sampling(), 1, 10), [(7001, b"x")])
+
+    assert respelled(transcript, f"{END}ask") == tuple(parse(f"{END}ask"))
+
+
 def test_another_conversation_is_left_alone() -> None:
     transcript = answered("ask", [(7001, b"to")])
 

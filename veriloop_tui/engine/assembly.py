@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import psutil
@@ -36,6 +37,7 @@ class Parts:
     model: Model
     decoder: Decoder
     head_model: Model | None = None
+    draft: GGUFFacts | None = None
     notices: list[str] = field(default_factory=list)
 
     def close(self) -> None:
@@ -68,6 +70,7 @@ def assemble(header: GGUFFacts, wanted: LoadSettings, keep_loading: Keep) -> Par
                 raise
             fit = smaller
         else:
+            parts.draft = draft
             parts.notices[:0] = notices
             return parts
 
@@ -100,7 +103,8 @@ def _load(header: GGUFFacts, settings: LoadSettings, keep_loading: Keep) -> Part
         header.nextn_predict_layers > 0 and settings.draft is None and settings.speculation != "off"
     )
     with ExitStack() as undo:
-        model = Model(settings.model, settings, keep_loading, heads=own_heads)
+        # llama.cpp finds the other shards from the first one only.
+        model = Model(Path(header.path), settings, keep_loading, heads=own_heads)
         undo.callback(model.close)
         parts = _parts(header, settings, model, keep_loading)
         undo.pop_all()

@@ -27,9 +27,9 @@ class Candidate:
         self._scanner = StopScanner(job.stop)
         self._thinking = job.thinking is not None and job.thinking.opened
         self._thought = 0
-        bounds = job.thinking
-        self._start = Seen(bounds.start if bounds else "")
-        self._end = Seen(bounds.end if bounds else "")
+        # What begins the answer, or follows thinking: only there can thinking begin.
+        self._begun: bytes | None = b""
+        self._end = Seen(job.thinking.end if job.thinking else "")
         self._free = Seen(job.lazy_after)
         self._waiting = bool(job.grammar and job.lazy_after)
         if job.grammar and not job.lazy_after:
@@ -70,9 +70,9 @@ class Candidate:
         bounds = self._job.thinking
         if bounds is not None:
             if not self._thinking:
-                self._thinking = self._start.push(piece)
+                self._thinking = self._opens(piece, bounds.start.encode())
             elif self._end.push(piece):
-                self._thinking = False
+                self._thinking, self._begun = False, b""
             else:
                 self._thought += 1
                 if self._thought == bounds.tokens:
@@ -80,3 +80,14 @@ class Candidate:
         if self._waiting and self._free.push(piece):
             self._waiting = False
             self._sampler.constrain(self._job.grammar)
+
+    def _opens(self, piece: bytes, marker: bytes) -> bool:
+        """Whether `piece` completes the marker that begins thinking."""
+        if self._begun is None:
+            return False
+        begun = (self._begun + piece).lstrip()
+        if begun.startswith(marker):
+            self._begun = None
+            return True
+        self._begun = begun if marker.startswith(begun) else None
+        return False

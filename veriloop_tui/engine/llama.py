@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from veriloop_tui.engine.native import api, libggml
+from veriloop_tui.engine.reasoning import KNOWN_MARKERS
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineRefused, ModelFileInvalid
 
@@ -23,7 +24,13 @@ SPLIT_MODES: Final = {
     "row": api.LLAMA_SPLIT_MODE_ROW,
 }
 # Readers of an answer need these, so they are written out even where a vocabulary hides them.
-_MARKERS: Final = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+_MARKERS: Final = (
+    "<tool_call>",
+    "</tool_call>",
+    *(text for markers in KNOWN_MARKERS for text in (markers.start, markers.end)),
+)
+# More than most tokens have; longer ones are asked for twice.
+_PIECE_BYTES: Final = 64
 
 Cancelled = Callable[[], bool]
 
@@ -63,7 +70,6 @@ class Vocabulary:
         self.bos = self._text(self._bos)
         self.eos = self._text(api.llama_vocab_eos(self.handle))
         self._add_bos = bool(api.llama_vocab_get_add_bos(self.handle)) and self._bos >= 0
-        self._buffer = ctypes.create_string_buffer(256)
         ids = [self.parse(text) for text in _MARKERS]
         self._markers = {
             one[0]: text.encode() for one, text in zip(ids, _MARKERS, strict=True) if len(one) == 1
@@ -93,14 +99,16 @@ class Vocabulary:
         return bool(kind & (api.LLAMA_TOKEN_ATTR_CONTROL | api.LLAMA_TOKEN_ATTR_USER_DEFINED))
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token; none for most control tokens. For one thread at a time."""
+        """The bytes of one token; none for most control tokens."""
         if (marker := self._markers.get(token)) is not None:
             return marker
-        n = api.llama_token_to_piece(self.handle, token, self._buffer, len(self._buffer), 0, False)
+        size = _PIECE_BYTES
+        buffer = ctypes.create_string_buffer(size)
+        n = api.llama_token_to_piece(self.handle, token, buffer, size, 0, False)
         if n < 0:
-            self._buffer = ctypes.create_string_buffer(-n)
-            n = api.llama_token_to_piece(self.handle, token, self._buffer, -n, 0, False)
-        return self._buffer.raw[:n]
+            buffer = ctypes.create_string_buffer(-n)
+            n = api.llama_token_to_piece(self.handle, token, buffer, -n, 0, False)
+        return buffer.raw[:n]
 
     def ends(self, token: int) -> bool:
         """Whether the token ends a generation."""

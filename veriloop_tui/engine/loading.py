@@ -39,7 +39,7 @@ class Loaded:
         self.decoder.notices += self._parts.notices
         self._facts = _facts(header, self.decoder.memory.n_ctx)
         self._settings = settings
-        self._binding = _binding(self._facts, settings, self.memory)
+        self._binding = _binding(self._facts, self._parts.draft, settings, self.memory)
         self._transcript = NOTHING
         if settings.state_file is not None:
             self._transcript = restore(self.decoder, self._binding, settings.state_file)
@@ -95,14 +95,15 @@ class Loaded:
         self._parts.close()
 
 
-def _binding(facts: ModelFacts, settings: LoadSettings, memory: Memory) -> str:
+def _binding(
+    facts: ModelFacts, draft: GGUFFacts | None, settings: LoadSettings, memory: Memory
+) -> str:
     """Everything that must be the same for a saved context to mean the same."""
-    draft = file_digest(read_facts(settings.draft)) if settings.draft is not None else ""
     return json.dumps(
         [
             VERSION,
             facts.file_digest,
-            draft,
+            file_digest(draft) if draft is not None else "",
             facts.template_hash,
             memory.n_ctx,
             memory.sequences,

@@ -34,6 +34,9 @@ class Transcript:
         It ends before a token whose bytes are no whole characters, or that has none. What is
         known of borders in the part that `job` shares with this one stays known.
         """
+        if not job.text:
+            # Tokens that stand for no text would go before any other one.
+            return NOTHING
         chars, same = _shared(self.text, job.text), _shared(self.tokens, job.prompt)
         borders = [(c, t) for c, t in self.borders if c <= chars and t <= same]
         text, tokens = job.text, [*job.prompt]

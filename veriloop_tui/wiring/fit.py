@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from veriloop_tui import registry
-from veriloop_tui.config import NO_DRAFT, Settings
+from veriloop_tui.config import NO_DRAFT
 from veriloop_tui.engine import fit_probe
 from veriloop_tui.engine.fit import Fit, choose, largest_by_type, next_smaller
 from veriloop_tui.engine.gguf_facts import check_draft, check_loadable, read_facts
 from veriloop_tui.engine.settings import KVType, LoadSettings
 from veriloop_tui.errors import DraftRefused, EngineStartFailed, ModelNotFound, UsageError
 from veriloop_tui.wiring.inspect import Found, find
+from veriloop_tui.wiring.loading import load_settings
 from veriloop_tui.wiring.workspace import Flags, locate
 
 
@@ -49,26 +50,6 @@ def fit(ref: str, flags: Flags) -> Fitted:
     if chosen.on_gpu:
         notices.append("The figures for GPUs are estimates: they were never measured on one.")
     return Fitted(chosen, largest_by_type(chosen), tuple(notices))
-
-
-def load_settings(settings: Settings) -> LoadSettings:
-    """How to load a model by the user's settings; its files are still to be put in."""
-    return LoadSettings(
-        Path(),
-        n_ctx=settings.n_ctx,
-        threads=settings.threads,
-        gpu_layers=settings.gpu_layers,
-        draft_max=settings.draft_max,
-        speculation=settings.speculation,
-        lookup=settings.lookup,
-        parallel=settings.parallel,
-        type_k=settings.type_k,
-        type_v=settings.type_v,
-        flash_attention=settings.flash_attention,
-        devices=settings.devices,
-        split_mode=settings.split_mode,
-        tensor_split=settings.tensor_split,
-    )
 
 
 def _head(ref: str, model: Found, draft: str, notices: list[str]) -> Found | None:

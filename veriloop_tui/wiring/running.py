@@ -26,6 +26,7 @@ from veriloop_tui.loop.incumbent import measure_incumbent
 from veriloop_tui.loop.plan import Parts, Plan
 from veriloop_tui.proposer.propose import DEFAULT_SAMPLING, ModelProposer
 from veriloop_tui.wiring import servers
+from veriloop_tui.wiring.loading import load_settings
 from veriloop_tui.wiring.workspace import Location, Workspace
 
 CONTEXT_FILE = "context.bin"
@@ -128,24 +129,8 @@ def draft_file(location: Location) -> Path | None:
 
 def engine_settings(location: Location) -> LoadSettings:
     """How to load the model that the settings name. Raises `ModelNotFound`."""
-    settings = location.settings
-    return LoadSettings(
-        local_model(location).path,
-        draft=draft_file(location),
-        n_ctx=settings.n_ctx,
-        threads=settings.threads,
-        gpu_layers=settings.gpu_layers,
-        draft_max=settings.draft_max,
-        speculation=settings.speculation,
-        lookup=settings.lookup,
-        parallel=settings.parallel,
-        type_k=settings.type_k,
-        type_v=settings.type_v,
-        flash_attention=settings.flash_attention,
-        devices=settings.devices,
-        split_mode=settings.split_mode,
-        tensor_split=settings.tensor_split,
-    )
+    load = load_settings(location.settings)
+    return replace(load, model=local_model(location).path, draft=draft_file(location))
 
 
 @contextmanager
