@@ -29,7 +29,7 @@ from tests.models.scripted import (
 )
 from veriloop_tui.core.chat import ChatFinished, Sampling
 from veriloop_tui.engine.job import Job
-from veriloop_tui.engine.loading import Loaded
+from veriloop_tui.engine.model.loading import Loaded
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 

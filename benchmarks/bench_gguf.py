@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFReader, GGUFWriter
 
-from veriloop_tui.engine.gguf_facts import read_facts
+from veriloop_tui.engine.gguf.facts import read_facts
 
 _TOKENS = 248_320
 _BLOCKS = 64

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from veriloop_tui.engine.llama import Model, silence_logs
-from veriloop_tui.engine.memory import Memory, Shape
+from veriloop_tui.engine.decoding.llama import Model, silence_logs
+from veriloop_tui.engine.decoding.memory import Memory, Shape
 from veriloop_tui.engine.settings import LoadSettings
 
 PROMPT: Final = 40

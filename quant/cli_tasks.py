@@ -31,7 +31,7 @@ from quant.tasks_study import (
 from quant.tasks_suite import SHIPPED_SUITE, choose, read_suite
 from veriloop_tui.core.canonical import to_json
 from veriloop_tui.core.excerpt import one_line
-from veriloop_tui.engine.gguf_facts import read_facts
+from veriloop_tui.engine.gguf.facts import read_facts
 from veriloop_tui.errors import UsageError
 
 _NAME_LENGTH = 60

@@ -16,8 +16,8 @@ from quant.corpora import SHIPPED, Corpus, kind_of, read_source, read_text
 from quant.make_child import Worker
 from veriloop_tui.core.chat import Message, Role
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
-from veriloop_tui.engine.template import ChatTemplate
+from veriloop_tui.engine.answer.template import ChatTemplate
+from veriloop_tui.engine.gguf.facts import check_loadable, read_facts
 from veriloop_tui.errors import CorpusInvalid, EngineStartFailed
 
 _WORKER: Final = "quant.corpora_worker"

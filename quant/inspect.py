@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from quant.inspect_read import ModelFiles
-from veriloop_tui.engine.gguf_sizes import Sizes
+from veriloop_tui.engine.gguf.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veriloop_tui.engine.gguf_facts import GGUFFacts, facts_of
-from veriloop_tui.engine.gguf_read import Header, Malformed, read_header
-from veriloop_tui.engine.gguf_shards import joined, shard_names, stem
-from veriloop_tui.engine.gguf_sizes import tensor_size
-from veriloop_tui.engine.gguf_types import file_type_name, type_name
+from veriloop_tui.engine.gguf.facts import GGUFFacts, facts_of
+from veriloop_tui.engine.gguf.kinds import file_type_name, type_name
+from veriloop_tui.engine.gguf.read import Header, Malformed, read_header
+from veriloop_tui.engine.gguf.shards import joined, shard_names, stem
+from veriloop_tui.engine.gguf.sizes import tensor_size
 from veriloop_tui.errors import ModelFileInvalid, ModelNotFound
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from gguf import GGUFReader
 from numpy.typing import NDArray
 
-from veriloop_tui.engine.gguf_read import Malformed, read_header
+from veriloop_tui.engine.gguf.read import Malformed, read_header
 from veriloop_tui.errors import ImatrixInvalid
 
 Weights = NDArray[np.float32]

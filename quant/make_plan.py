@@ -24,8 +24,8 @@ from quant.make_log import (
 )
 from quant.make_target import FILE_TYPES, Order, Recipe, Target, check
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.gguf_facts import check_loadable
-from veriloop_tui.engine.gguf_types import row_size
+from veriloop_tui.engine.gguf.facts import check_loadable
+from veriloop_tui.engine.gguf.kinds import row_size
 from veriloop_tui.errors import DiskTooSmall, QuantNotMade, UsageError
 
 Existing = Literal["refuse", "keep", "replace"]

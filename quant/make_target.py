@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from veriloop_tui.engine.gguf_types import block_size, file_type_name, type_name
+from veriloop_tui.engine.gguf.kinds import block_size, file_type_name, type_name
 from veriloop_tui.errors import UsageError
 
 _MOST_TYPES: Final = 256

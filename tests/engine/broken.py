@@ -6,7 +6,7 @@ import io
 import struct
 from collections.abc import Callable
 
-from veriloop_tui.engine.gguf_read import read_header
+from veriloop_tui.engine.gguf.read import read_header
 
 Break = Callable[[bytes], bytes]
 

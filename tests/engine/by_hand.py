@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veriloop_tui.engine.native import api, ext
+from veriloop_tui.engine.decoding.native import api, ext
 
 N_CTX = 1024
 Rows = NDArray[np.float32]

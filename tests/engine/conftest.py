@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scripted_gguf import write_random_gguf
-from veriloop_tui.engine.llama import Model, Vocabulary, silence_logs
+from veriloop_tui.engine.decoding.llama import Model, Vocabulary, silence_logs
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 

@@ -19,9 +19,9 @@ from veriloop_tui.core.chat import (
     TextDelta,
     Usage,
 )
+from veriloop_tui.engine.decoding.memory import Cancelled
 from veriloop_tui.engine.job import Job
-from veriloop_tui.engine.loading import Loaded
-from veriloop_tui.engine.memory import Cancelled
+from veriloop_tui.engine.model.loading import Loaded
 from veriloop_tui.engine.settings import LoadSettings
 
 N_CTX = 1536

@@ -4,12 +4,12 @@ import ctypes
 import re
 from pathlib import Path
 
-from veriloop_tui.engine.batch import N_BATCH
-from veriloop_tui.engine.fit_memory import Plan
-from veriloop_tui.engine.head import Head
-from veriloop_tui.engine.llama import Model, silence_logs
-from veriloop_tui.engine.memory import Memory, Shape
-from veriloop_tui.engine.native import api
+from veriloop_tui.engine.decoding.batch import N_BATCH
+from veriloop_tui.engine.decoding.head import Head
+from veriloop_tui.engine.decoding.llama import Model, silence_logs
+from veriloop_tui.engine.decoding.memory import Memory, Shape
+from veriloop_tui.engine.decoding.native import api
+from veriloop_tui.engine.fit.memory import Plan
 from veriloop_tui.engine.settings import LoadSettings
 
 _WEIGHTS = re.compile(r"model buffer size = +([\d.]+) MiB")

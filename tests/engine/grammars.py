@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 
-from veriloop_tui.engine.llama import Vocabulary
-from veriloop_tui.engine.native import api
+from veriloop_tui.engine.decoding.llama import Vocabulary
+from veriloop_tui.engine.decoding.native import api
 
 _EOS = 256
 # First bytes after which llama.cpp lets bytes follow that are no UTF-8.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 
-from veriloop_tui.engine.gguf_facts import read_facts
+from veriloop_tui.engine.gguf.facts import read_facts
 
 Shapes = dict[str, tuple[int, ...]]  # innermost last
 Value = int | float | list[int] | list[bool]

@@ -24,7 +24,7 @@ from veriloop_tui.core.chat import (
     TextDelta,
     Usage,
 )
-from veriloop_tui.engine.chat import Endpoint, EngineClient
+from veriloop_tui.engine.client.client import Endpoint, EngineClient
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import (
@@ -357,7 +357,7 @@ def test_an_engine_started_in_a_shell_ends_cleanly_on_a_signal(
     tiny_llama: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "shell.sock"
-    command = [sys.executable, "-m", "veriloop_tui.engine.serve"]
+    command = [sys.executable, "-m", "veriloop_tui.engine.serving.serve"]
     command += ["--load", LoadSettings(tiny_llama).to_json(), "--socket", str(path)]
     served = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert served.stderr is not None
@@ -383,8 +383,8 @@ def test_modules_in_the_working_directory_are_not_run_by_the_engine(
 
 def test_the_parents_modules_do_not_import_llama_cpp() -> None:
     code = (
-        "import sys, veriloop_tui.engine.process, veriloop_tui.engine.chat;"
-        "import veriloop_tui.engine.gguf_facts, veriloop_tui.engine.template;"
+        "import sys, veriloop_tui.engine.process, veriloop_tui.engine.client.client;"
+        "import veriloop_tui.engine.gguf.facts, veriloop_tui.engine.answer.template;"
         "sys.exit('llama_cpp' in sys.modules)"
     )
 

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.chat import Endpoint, EngineClient
-from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
+from veriloop_tui.engine.client.client import Endpoint, EngineClient
+from veriloop_tui.engine.gguf.facts import check_loadable, read_facts
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineCrashed, EngineStartFailed
 
@@ -34,7 +34,7 @@ _KEEPING_SECONDS: Final = 60.0
 _ROOT: Final = Path(__file__).parents[2]
 _BOOT: Final = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from veriloop_tui.engine.serve import main; sys.exit(main())"
+    "from veriloop_tui.engine.serving.serve import main; sys.exit(main())"
 )
 
 

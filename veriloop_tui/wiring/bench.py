@@ -14,7 +14,7 @@ from typing import Any
 from veriloop_tui import __version__
 from veriloop_tui.bench.prompts import PROMPTS, SET
 from veriloop_tui.bench.report import Difference, Sample, compare, document
-from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
+from veriloop_tui.engine.gguf.facts import check_loadable, read_facts
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import EngineStartFailed, UsageError
 from veriloop_tui.wiring.running import engine_settings
@@ -23,7 +23,7 @@ from veriloop_tui.wiring.workspace import Flags, locate
 _ROOT = Path(__file__).parents[2]
 _BOOT = (
     "import sys; sys.path.append(sys.argv.pop(1)); "
-    "from veriloop_tui.engine.measure import main; sys.exit(main())"
+    "from veriloop_tui.engine.model.measure import main; sys.exit(main())"
 )
 _LAST_WORDS = 500
 

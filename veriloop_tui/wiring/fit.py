@@ -8,9 +8,9 @@ from pathlib import Path
 
 from veriloop_tui import registry
 from veriloop_tui.config import NO_DRAFT
-from veriloop_tui.engine import fit_probe
-from veriloop_tui.engine.fit import Fit, choose, largest_by_type, next_smaller
-from veriloop_tui.engine.gguf_facts import check_draft, check_loadable, read_facts
+from veriloop_tui.engine.fit import probe as fit_probe
+from veriloop_tui.engine.fit.plan import Fit, choose, largest_by_type, next_smaller
+from veriloop_tui.engine.gguf.facts import check_draft, check_loadable, read_facts
 from veriloop_tui.engine.settings import KVType, LoadSettings
 from veriloop_tui.errors import DraftRefused, EngineStartFailed, ModelNotFound, UsageError
 from veriloop_tui.wiring.inspect import Found, find

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veriloop_tui import registry
-from veriloop_tui.engine.gguf_facts import GGUFFacts, check_loadable, read_facts
-from veriloop_tui.engine.gguf_remote import Access, RemoteModel, read_remote
+from veriloop_tui.engine.gguf.facts import GGUFFacts, check_loadable, read_facts
+from veriloop_tui.engine.gguf.remote import Access, RemoteModel, read_remote
 from veriloop_tui.errors import ModelFileInvalid, ModelNotFound
 from veriloop_tui.registry import hub
 from veriloop_tui.registry.files import Choice
@@ -39,7 +39,7 @@ class Found:
 def inspect(ref: str) -> Inspected:
     """What the header of a model says. Raises `ModelNotFound`, `ModelFileInvalid`,
     `DownloadFailed`."""
-    from veriloop_tui.engine.gguf_template import suspicions
+    from veriloop_tui.engine.gguf.suspicions import suspicions
 
     found = find(ref)
     try:

@@ -28,7 +28,7 @@ from veriloop_tui.contract.trust import trust
 from veriloop_tui.core.chat import Sampling
 from veriloop_tui.core.event import Notice, Outcome, RunEnded
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.gguf_facts import check_loadable, file_digest, read_facts
+from veriloop_tui.engine.gguf.facts import check_loadable, file_digest, read_facts
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.errors import Cancelled, TaskNotRun

@@ -18,7 +18,7 @@ from veriloop_tui.core.event import Event, IncumbentMeasured, Notice
 from veriloop_tui.core.obligation import Contract
 from veriloop_tui.core.ports import Approval, Approver, Cancel, ChatModel
 from veriloop_tui.core.transition import Transition
-from veriloop_tui.engine.address import parse_address
+from veriloop_tui.engine.client.address import parse_address
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 from veriloop_tui.loop.controller import Controller

@@ -17,9 +17,9 @@ from typing import Final
 
 from veriloop_tui.config import Settings
 from veriloop_tui.core.ports import Cancel
-from veriloop_tui.engine.address import Address, parse_address
-from veriloop_tui.engine.chat import Endpoint
-from veriloop_tui.engine.probe import ProbedModel, probe
+from veriloop_tui.engine.client.address import Address, parse_address
+from veriloop_tui.engine.client.client import Endpoint
+from veriloop_tui.engine.client.probe import ProbedModel, probe
 from veriloop_tui.errors import ServerNotAllowed, UsageError
 
 ALLOWED_FILE: Final = "servers.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veriloop_tui.engine.gguf_facts import check_loadable, read_facts
-from veriloop_tui.engine.serve import ServeSettings, run
+from veriloop_tui.engine.gguf.facts import check_loadable, read_facts
+from veriloop_tui.engine.serving.serve import ServeSettings, run
 from veriloop_tui.engine.settings import LoadSettings
 
 

@@ -1,0 +1,1 @@
+"""Asking an engine, ours or another server's."""

@@ -1,0 +1,1 @@
+"""From tokens to tokens on llama.cpp: memory, speculation, sampling."""

@@ -1,0 +1,1 @@
+"""What of a model fits this machine, before it is loaded."""

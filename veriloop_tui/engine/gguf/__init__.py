@@ -1,0 +1,1 @@
+"""GGUF files: their headers read and judged, here and on servers."""

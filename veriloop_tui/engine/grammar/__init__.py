@@ -1,0 +1,1 @@
+"""Grammars: checked, and made from JSON schemas."""

@@ -1,0 +1,1 @@
+"""The engine as an HTTP server."""
