@@ -11,7 +11,7 @@ from quant.corpora_chat import SpecialTokens, open_corpus, render_chat
 from quant.corpora_recipes import fetch, find_recipe, read_recipes
 from tests.quant.files import smollm_path
 from tests.scripted_gguf import write_random_gguf
-from veriloop_tui.engine.template import ChatTemplate
+from veriloop_tui.engine.answer.template import ChatTemplate
 from veriloop_tui.errors import CorpusInvalid, EngineStartFailed, UsageError
 
 NEVER = threading.Event()

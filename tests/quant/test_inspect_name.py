@@ -4,8 +4,8 @@ import pytest
 
 from quant.inspect import Inspection
 from quant.inspect_name import broken_promises, label_in
-from veriloop_tui.engine.gguf_metadata import Metadata
-from veriloop_tui.engine.gguf_sizes import read_sizes
+from veriloop_tui.engine.gguf.metadata import Metadata
+from veriloop_tui.engine.gguf.sizes import read_sizes
 
 PLAIN = Inspection(
     name="m-Q4_K_M",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veriloop_tui.config import Settings, load_settings
-from veriloop_tui.engine.address import parse_address
+from veriloop_tui.engine.client.address import parse_address
 from veriloop_tui.errors import ServerNotAllowed, UsageError
 from veriloop_tui.wiring.servers import (
     ALLOWED_FILE,
