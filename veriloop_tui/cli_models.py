@@ -37,9 +37,7 @@ def list_models(as_json: JsonOption = False) -> None:
     if as_json:
         say_json(found)
         return
-    table = _table(
-        "name", "for memory of", "parameters", "kind", "default quant", "here", "licence"
-    )
+    table = _table("name", "memory", "parameters", "kind", "quant", "here")
     for one in sorted(found, key=lambda known: known.memory_gb or 0):
         memory = f"{one.memory_gb} GB" if one.memory_gb else "any"
         here = ", ".join(one.here) or "-"
