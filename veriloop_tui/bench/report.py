@@ -113,6 +113,7 @@ def document(settings: Mapping[str, Any], samples: Sequence[Sample]) -> dict[str
         "settings": dict(settings),
         "speeds": [{**asdict(speed), "acceptance": speed.acceptance} for speed in speeds(samples)],
         "prompt_tokens_per_second": asdict(prompt_speed(samples)),
+        "first_token_ms": {way: asdict(_spread(_prompt_ms(samples, way))) for way in _PROMPTS},
         "reused_prompt_time": ratio_of(samples, "reused", "cold", "prompt_ms"),
         "candidates_gain": ratio_of(samples, "candidates one by one", "candidates", "predicted_ms"),
         "samples": [asdict(sample) for sample in samples],
@@ -139,7 +140,13 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Differ
     return tuple(found)
 
 
-_OTHER: Final = ("cold", "reused", "candidates")
+# A long prompt, and the same with a little more at its end.
+_PROMPTS: Final = ("cold", "reused")
+_OTHER: Final = (*_PROMPTS, "candidates")
+
+
+def _prompt_ms(samples: Iterable[Sample], way: str) -> list[float]:
+    return [sample.prompt_ms for sample in samples if sample.way == way]
 
 
 def _difference(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> Difference:
