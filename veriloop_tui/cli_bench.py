@@ -80,9 +80,8 @@ def _show(found: dict[str, Any]) -> None:
             f"  ({rate['low']:.1f} to {rate['high']:.1f}){drafts}"
         )
     for way, first in found["first_token_ms"].items():
-        say(
-            f"first token, {way:<10} {first['median']:9.0f} ms  ({first['low']:.0f} to {first['high']:.0f})"
-        )
+        spread = f"({first['low']:.0f} to {first['high']:.0f})"
+        say(f"first token, {way:<10} {first['median']:9.0f} ms  {spread}")
     say(f"a reused prompt takes   {found['reused_prompt_time']:9.1%} of its cold time")
     if found["candidates_gain"]:
         say(f"8 candidates at once    {found['candidates_gain']:9.2f} of one after the other")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -167,10 +166,15 @@ def test_a_broken_draft_head_is_refused_and_answers_come_without_it(
     ("write", "words"),
     [
         (lambda path: write_random_draft_gguf(path, "qwen35", 7, width=96), "width is 96"),
-        (lambda path: write_random_draft_gguf(path, "qwen35", 7, more_tokens=3), "vocabulary is 261"),
+        (
+            lambda path: write_random_draft_gguf(path, "qwen35", 7, more_tokens=3),
+            "vocabulary is 261",
+        ),
         (lambda path: write_random_draft_gguf(path, "qwen35", 7, layers=2), "runs one"),
         (lambda path: write_random_gguf(path, "qwen35", 7), "no draft layers"),
         (lambda path: write_random_gguf(path, "llama", 7), "no draft layers"),
+        (lambda path: write_random_draft_gguf(path, "qwen35moe", 7), "architecture is qwen35moe"),
+        (lambda path: write_random_draft_gguf(path, "hy_v3", 7, layers=3), "architecture is hy_v3"),
     ],
 )
 def test_a_file_that_is_not_this_models_head_is_refused_and_answers_come_without_it(
@@ -231,13 +235,26 @@ def test_a_head_that_computes_no_numbers_is_never_right_and_changes_nothing(
         broken.nothing,
     ],
 )
-def test_whatever_a_draft_file_does_to_the_engine_the_app_has_an_answer_or_a_typed_error(
+def test_a_draft_file_that_would_end_the_engine_is_refused_and_answers_come_without_it(
     target: Path, head: Path, tmp_path: Path, change: Break
 ) -> None:
     (tmp_path / "bad.gguf").write_bytes(change(head.read_bytes()))
-    process = EngineProcess(settings(target, tmp_path / "bad.gguf"))
 
-    with suppress(EngineStartFailed), process:
+    with EngineProcess(settings(target, tmp_path / "bad.gguf")) as process:
+        (notice,) = process.client().facts().notices
+        assert notice.startswith("The draft head is not used: ")
         assert answer(process)[1].usage.drafted_tokens == 0
 
-    assert process.pid is None
+
+def test_a_sound_head_drafts_and_one_that_is_not_there_is_missed(
+    target: Path, head: Path, tmp_path: Path
+) -> None:
+    with EngineProcess(settings(target, head)) as process:
+        text, end = answer(process)
+        assert process.client().facts().notices == ()
+    with EngineProcess(settings(target, tmp_path / "absent.gguf")) as process:
+        alone, bare = answer(process)
+        assert "absent.gguf" in process.client().facts().notices[0]
+
+    assert text == alone
+    assert end.usage.drafted_tokens > 0 == bare.usage.drafted_tokens
