@@ -24,13 +24,14 @@ from tests.models.scripted import (
     write_scripted_gguf_with_head,
 )
 from veriloop_tui.engine.decoding.pace import CostCurve, Pace
-from veriloop_tui.engine.job import Job
+from veriloop_tui.engine.job import Job, ThinkingBounds
 
 PROMPT = tuple(b"A prompt that is not short: go on. ")
 WORDY = tuple(b"Prompt number 2: go on. ")  # no random model here ends its answer to this
 SCRIPT = "The quick brown fox jumps over the lazy dog, isn't it? " * 8
 DEPTH = 0.3  # so little that a token decides much of what follows, and a head can be right
 SEEDS = range(10)
+THINKING = ThinkingBounds("<think>", "</think>", 6, "\nEnough.\n</think>\n", opened=True)
 
 JOBS: Mapping[str, Job] = {
     "greedy": GREEDY,
@@ -39,6 +40,10 @@ JOBS: Mapping[str, Job] = {
     "grammar that repeats": replace(SAMPLED, grammar='root ::= ([a-f] "xyz" | "d")+'),
     "stop string": replace(SAMPLED, stop=("r", "dog")),
     "stop string of several tokens": replace(GREEDY, stop=("own f", "\\Z")),
+    "thinking that is closed": replace(SAMPLED, thinking=THINKING),
+    "grammar after thinking": replace(
+        SAMPLED, thinking=THINKING, grammar=r"root ::= [\x01-\x7f]+", lazy_after="</think>"
+    ),
     "penalty": replace(GREEDY, sampling=replace(GREEDY.sampling, repeat_penalty=1.2)),
 }
 

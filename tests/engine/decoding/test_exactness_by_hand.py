@@ -12,6 +12,8 @@ from tests.models.form import Architecture
 from tests.models.noise import write_random_draft_gguf, write_random_gguf
 from tests.models.scripted import (
     write_chained_scripted_gguf,
+    write_heavy_scripted_draft_gguf,
+    write_heavy_scripted_gguf,
     write_scripted_draft_gguf,
     write_scripted_gguf,
     write_scripted_gguf_with_head,
@@ -95,3 +97,17 @@ def test_random_weights_say_the_same_whatever_a_random_head_guesses(
     assert apart.tokens == plain(target, PROMPT, COUNT).tokens
     assert apart == speculative(both, both, PROMPT, COUNT, 3)
     assert 0 < apart.accepted < apart.drafted
+
+
+def test_the_heavy_model_of_the_benchmarks_recites_and_its_head_foretells_it(
+    tmp_path: Path,
+) -> None:
+    target = write_heavy_scripted_gguf(tmp_path / "target.gguf", {}, SCRIPT, megabytes=50)
+    head = write_heavy_scripted_draft_gguf(tmp_path / "head.gguf", {}, SCRIPT, megabytes=50)
+    light = write_scripted_gguf(tmp_path / "light.gguf", {}, SCRIPT)
+
+    said = speculative(target, head, PROMPT, COUNT, 4)
+
+    assert 50e6 < target.stat().st_size < 60e6
+    assert said.tokens == plain(light, PROMPT, COUNT).tokens
+    assert said.accepted == said.drafted > COUNT // 2
