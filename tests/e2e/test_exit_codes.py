@@ -253,4 +253,4 @@ def test_doctor_says_what_there_is(tmp_path: Path) -> None:
     assert found["sandbox"]["ok"]
     assert found["staging"]["found"] == "overlay"
     assert not found["model"]["ok"]
-    assert "hf download" in found["model"]["remedy"]
+    assert "models pull" in found["model"]["remedy"]
