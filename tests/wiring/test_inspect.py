@@ -1,7 +1,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.ground import VERILOOP
 from tests.engine.paper_gguf import Dense, Hybrid, write_paper
 from tests.engine.range_server import Files
 from tests.engine.range_server import serving as serving_files
 from tests.registry.hub_server import REPO, Hub, serving
 
-# The two commands, as they are registered under `veriloop models`.
-PROGRAM = """
-import typer
-from veriloop_tui import cli, cli_fit
-app = typer.Typer()
-app.command()(cli_fit.inspect)
-app.command()(cli_fit.fit)
-cli.app = app
-cli.main()
-"""
 HYBRID = Hybrid(blocks=4, vocabulary=300)
 HEAD = replace(HYBRID, blocks=5, head_blocks=1, head_only=True)
 
@@ -41,7 +31,7 @@ class Shell:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-P", "-c", PROGRAM, *arguments],
+            [str(VERILOOP), "models", *arguments],
             env=self.environment,
             capture_output=True,
             text=True,

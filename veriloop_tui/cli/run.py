@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from veriloop_tui import console, wiring
-from veriloop_tui.cli_options import (
+from veriloop_tui import wiring
+from veriloop_tui.cli import lines
+from veriloop_tui.cli.options import (
     HERE,
     ContextOption,
     DevicesOption,
@@ -33,7 +34,7 @@ from veriloop_tui.cli_options import (
     ValueTypeOption,
     WorkspaceOption,
 )
-from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say
+from veriloop_tui.cli.output import JsonOption, cancel_on_interrupt, say
 from veriloop_tui.core.event import Event, RunEnded, event_json
 from veriloop_tui.core.excerpt import sanitise
 from veriloop_tui.errors import UsageError
@@ -119,7 +120,7 @@ def demo(
             say(f"workspace  {workspace}")
         if screen:
             ended = wiring.show_demo(workspace, flags, seed)
-            raise typer.Exit(console.EXIT_CODES[ended.outcome] if ended else 130)
+            raise typer.Exit(lines.EXIT_CODES[ended.outcome] if ended else 130)
         with cancel_on_interrupt() as cancel:
             code = show_run(wiring.run_demo(workspace, flags, seed, cancel), as_json)
         damage = wiring.fsck(workspace, "")
@@ -134,7 +135,7 @@ def show_run(events: Iterator[Event], as_json: bool) -> int:
     for event in events:
         show_event(event, as_json)
         if isinstance(event, RunEnded):
-            code = console.EXIT_CODES[event.outcome]
+            code = lines.EXIT_CODES[event.outcome]
     return code
 
 
@@ -143,7 +144,7 @@ def show_event(event: Event, as_json: bool) -> None:
     if as_json:
         say(json.dumps(event_json(event)))
     else:
-        for line in console.lines(event):
+        for line in lines.lines(event):
             say(line)
     sys.stdout.flush()
 

@@ -12,18 +12,9 @@ from typing import Annotated
 
 import typer
 
-from veriloop_tui import (
-    __version__,
-    cli_bench,
-    cli_fit,
-    cli_models,
-    cli_quant,
-    cli_run,
-    cli_serve,
-    console,
-    wiring,
-)
-from veriloop_tui.cli_options import (
+from veriloop_tui import __version__, wiring
+from veriloop_tui.cli import bench, fit, lines, models, quant, run, serve
+from veriloop_tui.cli.options import (
     HERE,
     DraftOption,
     ModelOption,
@@ -32,8 +23,8 @@ from veriloop_tui.cli_options import (
     ServerOption,
     WorkspaceOption,
 )
-from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say, say_json
-from veriloop_tui.cli_run import show_event
+from veriloop_tui.cli.output import JsonOption, cancel_on_interrupt, say, say_json
+from veriloop_tui.cli.run import show_event
 from veriloop_tui.core.event import IncumbentMeasured, event_json
 from veriloop_tui.core.excerpt import one_line, sanitise
 from veriloop_tui.errors import Cancelled, UsageError, VeriloopError
@@ -49,18 +40,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command()(cli_run.run)
-app.command()(cli_run.demo)
-app.command()(cli_serve.serve)
-app.command()(cli_bench.bench)
-cli_models.app.command()(cli_fit.inspect)
-cli_models.app.command()(cli_fit.fit)
-app.add_typer(cli_models.app)
+app.command()(run.run)
+app.command()(run.demo)
+app.command()(serve.serve)
+app.command()(bench.bench)
+models.app.command()(fit.inspect)
+models.app.command()(fit.fit)
+app.add_typer(models.app)
 # Its own options, --help too, are read by the commands behind it.
 app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(cli_quant.quant)
+)(quant.quant)
 
 
 @app.callback(invoke_without_command=True)
@@ -86,7 +77,7 @@ def open_app(
         model=model, draft=draft, server=server, server_model=server_model, sandbox=sandbox
     )
     ended = wiring.open_terminal(workspace, flags)
-    raise typer.Exit(console.EXIT_CODES[ended.outcome] if ended else 0)
+    raise typer.Exit(lines.EXIT_CODES[ended.outcome] if ended else 0)
 
 
 @app.command()
@@ -169,7 +160,7 @@ def verify(
                 satisfied = event.total == 0 and not held
                 if not as_json:
                     for status in event.obligations:
-                        for line in console.failing_excerpts(status):
+                        for line in lines.failing_excerpts(status):
                             say(line)
     raise typer.Exit(0 if satisfied else 1)
 
@@ -182,7 +173,7 @@ def log(workspace: WorkspaceOption = HERE, as_json: JsonOption = False) -> None:
         say_json(rows)
         return
     for row in rows:
-        say(console.history_line(row.time, row.bundle, row.event))
+        say(lines.history_line(row.time, row.bundle, row.event))
     if not rows:
         say("Nothing is recorded for this workspace yet.")
 
@@ -198,7 +189,7 @@ def show(
     if as_json:
         say_json({"bundle_id": bundle.bundle_id, "bundle": bundle})
         return
-    for line in console.bundle_lines(bundle):
+    for line in lines.bundle_lines(bundle):
         say(line)
 
 
@@ -243,7 +234,7 @@ def rollback(
     if as_json:
         say_json(event_json(event))
         return
-    for line in console.lines(event):
+    for line in lines.lines(event):
         say(line)
 
 

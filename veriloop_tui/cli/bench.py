@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from veriloop_tui.bench.report import Sample
-from veriloop_tui.cli_output import JsonOption, say
+from veriloop_tui.cli.output import JsonOption, say
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.wiring import Flags
 from veriloop_tui.wiring import bench as wired

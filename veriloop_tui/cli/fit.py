@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from veriloop_tui.cli_options import (
+from veriloop_tui.cli.fit_lines import (
+    fitted_document,
+    fitted_lines,
+    inspected_document,
+    inspected_lines,
+)
+from veriloop_tui.cli.options import (
     ContextOption,
     DevicesOption,
     DraftMaxOption,
@@ -20,13 +26,7 @@ from veriloop_tui.cli_options import (
     TensorSplitOption,
     ValueTypeOption,
 )
-from veriloop_tui.cli_output import JsonOption, say, say_json
-from veriloop_tui.console_fit import (
-    fitted_document,
-    fitted_lines,
-    inspected_document,
-    inspected_lines,
-)
+from veriloop_tui.cli.output import JsonOption, say, say_json
 from veriloop_tui.wiring import Flags
 from veriloop_tui.wiring import fit as wired
 from veriloop_tui.wiring import inspect as headers

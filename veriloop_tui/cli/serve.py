@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from veriloop_tui import wiring
-from veriloop_tui.cli_options import (
+from veriloop_tui.cli.options import (
     ContextOption,
     DevicesOption,
     DraftMaxOption,

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from veriloop_tui.cli_output import JsonOption, cancel_on_interrupt, say, say_json
+from veriloop_tui.cli.output import JsonOption, cancel_on_interrupt, say, say_json
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.errors import UsageError
 from veriloop_tui.registry import ModelSpec, RepoFile

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.test_canonical import BUNDLE
-from veriloop_tui import console
+from veriloop_tui.cli import lines
 from veriloop_tui.core.budget import Spent
 from veriloop_tui.core.event import (
     FailingCheck,
@@ -34,23 +34,23 @@ def status(failing: int) -> ObligationStatus:
 def test_names_and_excerpts_of_hostile_tests_print_without_escapes() -> None:
     event = IncumbentMeasured(snapshot=SnapshotId("0"), total=3, obligations=(status(3),), epoch=1)
     printed = [
-        *console.lines(event),
-        *console.lines(Notice(text=HOSTILE)),
-        *console.failing_excerpts(status(3)),
-        *console.bundle_lines(replace(BUNDLE, artifact=SnapshotId("0"))),
+        *lines.lines(event),
+        *lines.lines(Notice(text=HOSTILE)),
+        *lines.failing_excerpts(status(3)),
+        *lines.bundle_lines(replace(BUNDLE, artifact=SnapshotId("0"))),
     ]
     assert not any(char in line for line in printed for char in "\x1b\x07\r\u202e")
 
 
 def test_a_long_list_of_failing_checks_is_cut_with_its_count() -> None:
-    printed = list(console.obligation_lines(status(20)))
-    assert len(printed) == console.SHOWN_CHECKS + 2
-    assert printed[-1].strip() == f"and {20 - console.SHOWN_CHECKS} more"
+    printed = list(lines.obligation_lines(status(20)))
+    assert len(printed) == lines.SHOWN_CHECKS + 2
+    assert printed[-1].strip() == f"and {20 - lines.SHOWN_CHECKS} more"
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_outcome_has_a_documented_exit_code_and_a_sentence(outcome: Outcome) -> None:
-    assert console.EXIT_CODES[outcome] in (0, 1, 3, 4, 5, 130)
+    assert lines.EXIT_CODES[outcome] in (0, 1, 3, 4, 5, 130)
     ended = RunEnded(
         run="r",
         outcome=outcome,
@@ -62,14 +62,14 @@ def test_every_outcome_has_a_documented_exit_code_and_a_sentence(outcome: Outcom
         bundle="",
         spent=Spent(),
     )
-    (line,) = console.lines(ended)
+    (line,) = lines.lines(ended)
     assert outcome.value in line
 
 
 def test_only_a_complete_run_ends_with_zero() -> None:
-    assert [o for o, code in console.EXIT_CODES.items() if code == 0] == [Outcome.COMPLETE]
+    assert [o for o, code in lines.EXIT_CODES.items() if code == 0] == [Outcome.COMPLETE]
 
 
 def test_a_bundle_that_nothing_ran_on_does_not_look_measured() -> None:
-    text = "\n".join(console.bundle_lines(replace(BUNDLE, verification=())))
+    text = "\n".join(lines.bundle_lines(replace(BUNDLE, verification=())))
     assert "not measured" in text
