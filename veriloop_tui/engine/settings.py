@@ -6,13 +6,16 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 KVType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 FlashAttention = Literal["auto", "on", "off"]
 SplitMode = Literal["layer", "row", "none"]
 # auto: while it pays; always: whatever it costs (for measuring and for proofs); off: never.
 Speculation = Literal["auto", "always", "off"]
+
+# Beyond this a draft hardly ever holds to its end, and each token costs a copy of recurrent state.
+MAX_DRAFT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,10 @@ class LoadSettings:
 
     @classmethod
     def from_json(cls, text: str) -> LoadSettings:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`. Raises `ValueError`."""
         values: dict[str, Any] = json.loads(text)
+        if not 1 <= values["draft_max"] <= MAX_DRAFT:
+            raise ValueError(f"draft_max must be from 1 to {MAX_DRAFT}")
         for name in ("model", "draft", "state_file"):
             if values[name] is not None:
                 values[name] = Path(values[name])

@@ -167,7 +167,7 @@ def test_an_answer_that_ends_inside_a_draft_is_not_a_token_too_long(known: Known
             assert program.cold(PROMPT, short) == plain.cold(PROMPT, short)
 
 
-@pytest.mark.parametrize("k", [1])
+@pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize(
     "make",
     [

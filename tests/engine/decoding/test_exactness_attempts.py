@@ -21,9 +21,9 @@ from veriloop_tui.engine.settings import LoadSettings, Speculation
 
 TASK = Message("user", "Make the tests pass. " * 20)
 ANSWERS = {
-    "FAILED-ONE": "Signs: I add the sign. " * 12,
+    "FAILED-ONE": "Größe: I add the sign. " * 12,
     "FAILED-TWO": "I add the sign at the other place.\n" * 9,
-    "FAILED-THREE": "This is hard, once more. " * 7,
+    "FAILED-THREE": "数学 is hard, once more. " * 7,
 }
 FIRST = "Here is the first change:\n" + "    x = 1\n" * 15
 SPECIAL = (START_TEXT, EOS_TEXT)

@@ -65,7 +65,7 @@ class Conversations:
     [
         ("qwen35", 1, CHECKPOINT - 30),
         ("qwen35", 0, CHECKPOINT - 30),
-        ("hy_v3", 0, 700),
+        ("hy_v3", 3, 700),
         ("llama", 0, 700),
     ],
 )
@@ -97,3 +97,25 @@ def test_each_of_many_requests_says_what_it_would_say_alone(
     assert accepted > 0
     assert given_up > 3
     assert architecture != "qwen35" or CHECKPOINT in reused
+
+
+@pytest.mark.parametrize(("architecture", "layers"), [("qwen35", 1), ("hy_v3", 1), ("hy_v3", 3)])
+def test_a_head_that_was_not_asked_for_long_is_of_use_again(
+    architecture: Architecture, layers: int, tmp_path: Path
+) -> None:
+    """What it missed is more than is kept for it, so there is a gap in what it knows."""
+    path = tmp_path / "m.gguf"
+    write_random_gguf(path, architecture, 7, width=32, depth=DEPTH, layers=layers)
+    long = replace(SAMPLED, grammar="root ::= [a-f]{900}", max_tokens=850)
+    with bench(path) as plain, bench(path, speculation="always", draft_max=3) as busy:
+        pace, busy.loaded.decoder.pace = busy.loaded.decoder.pace, None
+        missed = busy.say(b"A long one: ", long)
+        busy.loaded.decoder.pace = pace
+        prompt = (*missed.memory, *b" and on.")
+
+        said = busy.say(prompt)
+
+        assert missed == plain.say(b"A long one: ", long)
+        assert said == plain.say(prompt)
+        assert said.usage.reused_tokens == len(missed.memory)
+        assert said.usage.accepted_tokens > 0

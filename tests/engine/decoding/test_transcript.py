@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,10 +74,21 @@ def test_earlier_answers_stay_as_they_were_drawn_when_the_last_question_changes(
     assert tokens == (*parse("ask"), 7001, *parse(f"{END}less?{END}"))
 
 
-def test_bytes_that_are_no_whole_characters_end_what_is_kept() -> None:
-    transcript = answered("ask", [(7001, b"x"), (7002, "é".encode()[:1]), (7003, "é".encode()[1:])])
+def test_there_is_no_border_inside_a_character() -> None:
+    halves = ("é".encode()[:1], "é".encode()[1:])
+    transcript = answered("ask", [(7001, b"x"), (7002, halves[0]), (7003, halves[1]), (7004, b"y")])
+
+    tokens = respelled(transcript, f"askxéy{END}")
+
+    assert tokens == (*parse("ask"), 7001, 7002, 7003, 7004, SPECIAL)
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3z", b"\xe6\x95", b"\x80"])
+def test_bytes_that_are_no_characters_end_what_is_kept(bad: bytes) -> None:
+    transcript = answered("ask", [(7001, b"x"), (7002, bad), (7003, b"y")])
 
     assert respelled(transcript, f"askxé{END}") == tuple(parse(f"askxé{END}"))
+    assert respelled(transcript, f"askx{END}") == (*parse("ask"), 7001, SPECIAL)
 
 
 def test_tokens_that_stand_for_no_text_are_not_put_before_others() -> None:

@@ -41,6 +41,9 @@ _ONE_LAYER: Final = frozenset(
     }
 )
 _CHAINED: Final = frozenset({"hy_v3", "mimo2", "step35"})
+# In these graphs hidden rows come out for rows with logits only, in all others for every row, and
+# llama.cpp does not tell them apart: asked for the wrong kind it gives another token's row.
+_ROWS_OF_OUTPUTS: Final = frozenset({"deepseek4", "mimo2", "nemotron_h_moe", "qwen3next", "step35"})
 # Beyond this many rows the oldest are dropped: the head then sees a gap, which only costs guesses.
 _MAX_PENDING: Final = N_BATCH // 2
 
@@ -67,7 +70,9 @@ def check_head(architecture: str, target: Model, head: Model) -> None:
 class Head:
     """The context of a draft head. It follows sequence 0 of its target. For one thread."""
 
-    def __init__(self, head: Model, memory: Memory, settings: LoadSettings, shape: Shape) -> None:
+    def __init__(
+        self, architecture: str, head: Model, memory: Memory, settings: LoadSettings, shape: Shape
+    ) -> None:
         """Make an MTP context and let `memory` keep hidden rows. Raises `DraftRefused`."""
         params = context_params(settings, Shape(shape.n_ctx, shape.threads))
         params.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
@@ -76,7 +81,8 @@ class Head:
         if not self.context:
             raise DraftRefused("llama.cpp could not make a context for it; see its log")
         memory.emit_hidden()
-        ext.llama_set_embeddings_nextn(self.context, True, True)
+        masked = architecture in _ROWS_OF_OUTPUTS
+        ext.llama_set_embeddings_nextn(self.context, True, masked)
         self.layers = head.draft_layers
         self._vocabulary_size = head.vocabulary.size
         self._width = head.width
@@ -164,9 +170,7 @@ class Head:
         if position == self._first + len(self._tokens):
             return
         self._tokens, self._rows = [], []
-        self._cut_cells(position)
-        self._length = min(self._length, position)
-        self._first = position
+        self._begin_at(position)
         row = np.frombuffer(carried, np.float32) if carried else np.zeros(self._width, np.float32)
         self._carried = row.reshape(1, self._width)
 
@@ -198,8 +202,17 @@ class Head:
     def _drop_oldest(self) -> None:
         tokens, rows = self._take_pending()
         gone = len(tokens) - _MAX_PENDING
-        self._first += gone
+        self._begin_at(self._first + gone)
         self._tokens, self._rows = tokens[gone:], [rows[gone:]]
+
+    def _begin_at(self, position: int) -> None:
+        """The next row to come is that of `position`.
+
+        llama.cpp refuses a gap between positions, so before one all cells are given up.
+        """
+        self._length = position if position <= self._length else 0
+        self._cut_cells(self._length)
+        self._first = position
 
     def _evaluate(self, layer: int, start: int, tokens: Sequence[int], rows: Rows) -> None:
         """Evaluate rows from position `start` on. Raises `DraftRefused` where llama.cpp fails."""

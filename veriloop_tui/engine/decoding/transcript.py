@@ -31,8 +31,9 @@ class Transcript:
     def then(self, job: Job, answer: Iterable[tuple[int, bytes]]) -> Transcript:
         """After `job`, with the tokens that were evaluated and the bytes of each.
 
-        It ends before a token whose bytes are no whole characters, or that has none. What is
-        known of borders in the part that `job` shares with this one stays known.
+        It ends before a token that has no bytes, or bytes that are no UTF-8; there is no border
+        inside a character. What is known of borders in the part that `job` shares with this one
+        stays known.
         """
         if not job.text:
             # Tokens that stand for no text would go before any other one.
@@ -41,16 +42,21 @@ class Transcript:
         borders = [(c, t) for c, t in self.borders if c <= chars and t <= same]
         text, tokens = job.text, [*job.prompt]
         borders.append((len(text), len(tokens)))
+        held, ids = b"", list[int]()
         for token, piece in answer:
+            if not piece:
+                break
+            held += piece
+            ids.append(token)
             try:
-                added = piece.decode("utf-8")
-            except UnicodeDecodeError:
-                break
-            if not added:
-                break
-            text += added
-            tokens.append(token)
+                text += held.decode("utf-8")
+            except UnicodeDecodeError as problem:
+                if problem.end < len(held) or len(held) - problem.start > 3:
+                    break
+                continue
+            tokens += ids
             borders.append((len(text), len(tokens)))
+            held, ids = b"", []
         return Transcript(text, tuple(tokens), tuple(borders))
 
     def respell(

@@ -157,7 +157,9 @@ def _add_head(
         elif not source.draft_layers:
             return
         check_head(header.architecture, model, source)
-        parts.decoder.head = Head(source, parts.decoder.memory, settings, shape)
+        parts.decoder.head = Head(
+            header.architecture, source, parts.decoder.memory, settings, shape
+        )
         undo.pop_all()
     if source is not model:
         parts.head_model = source

@@ -75,10 +75,11 @@ class Loaded:
         if len(spelled.prompt) < self.memory.n_ctx:
             job = spelled
         yield from self.decoder.run(job, cancelled)
-        answer = self.memory.tokens[len(job.prompt) :]
-        self._transcript = self._transcript.then(
-            job, ((token, vocabulary.piece(token)) for token in answer)
-        )
+        held = self.memory.tokens
+        if held[: len(job.prompt)] == job.prompt:
+            # Otherwise it was cancelled before its prompt was in.
+            answer = ((token, vocabulary.piece(token)) for token in held[len(job.prompt) :])
+            self._transcript = self._transcript.then(job, answer)
 
     def keep(self) -> None:
         """Write the evaluated context to the settings' state file, if there is one."""
