@@ -38,7 +38,7 @@ def allocated(path: Path, plan: Plan, draft: Path | None, own_head: bool) -> dic
         memory = Memory(model, settings, shape)
         head_model = Model(draft, settings, lambda: True, heads=True) if draft else model
         if draft or own_head:
-            head = Head(head_model, memory, settings, shape)
+            head = Head("qwen35", head_model, memory, settings, shape)
             head.close()
         memory.close()
         for one in {model, head_model}:
