@@ -60,6 +60,16 @@ def test_speculation_is_hardly_ever_slower_than_none(
     assert run(Pace(CostCurve(curve), 8), share, 3000) >= 0.97
 
 
+def test_it_tells_when_it_rests_and_when_no_more() -> None:
+    pace = Pace(CostCurve(FLAT), 8)
+    run(pace, 0.0, 600)
+    rested = pace.resting
+    run(pace, 0.95, 3000)
+
+    assert rested
+    assert not pace.resting
+
+
 def test_guesses_that_turn_good_are_found_out() -> None:
     pace = Pace(CostCurve(FLAT), 8)
     run(pace, 0.0, 600)

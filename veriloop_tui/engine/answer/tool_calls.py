@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from veriloop_tui.core.chat import Tool
+from veriloop_tui.engine.grammar.json_types import json_types
 
 OPENING: Final = "<tool_call>"
 CLOSING: Final = "</tool_call>"
@@ -241,21 +242,7 @@ def _json_types(text: str) -> set[str]:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return set()
-    match value:
-        case bool():
-            return {"boolean"}
-        case int():
-            return {"integer", "number"}
-        case float():
-            return {"number", "integer"} if value.is_integer() else {"number"}
-        case str():
-            return {"string"}
-        case list():
-            return {"array"}
-        case dict():
-            return {"object"}
-        case _:
-            return {"null"}
+    return json_types(value)
 
 
 def _dumps(value: object) -> str:

@@ -83,6 +83,7 @@ class Pace:
         self._accepted = dict(_PRIORS)
         self._drafted = dict.fromkeys(_PRIORS, 0)
         self._plain = 0
+        self._resting = False
         self._probe_after = _FIRST_PROBE
         self._rated: dict[tuple[Source, int], tuple[float, int]] = {}
         self._age = 0
@@ -108,6 +109,11 @@ class Pace:
             weight = max(_MEMORY, 1 / (self._drafted[key] + 3))
             self._accepted[key] += weight * (right - self._accepted[key])
 
+    @property
+    def resting(self) -> bool:
+        """Whether the last drafts on offer would not have paid, by what was accepted so far."""
+        return self._resting
+
     def hopeless(self) -> bool:
         """Whether not even guesses that are always right would pay, as the batches cost."""
         best = max(self._gain(1.0, count, 0.0) for count in range(1, self.longest + 1))
@@ -130,9 +136,11 @@ class Pace:
             gain, count = self._best(key)
             if gain > best:
                 best, found = gain, Choice(*key, min(count, most))
-        if found is None or best >= _WORTH:
+        self._resting = found is not None and best < _WORTH
+        if not self._resting:
             self._probe_after = _FIRST_PROBE
             return found
+        assert found is not None
         if self._plain < self._probe_after or self.hopeless():
             return None
         self._plain = 0

@@ -12,6 +12,7 @@ import json
 from typing import Any, Final
 
 from veriloop_tui.engine.grammar import gbnf
+from veriloop_tui.engine.grammar.json_types import json_types
 from veriloop_tui.engine.grammar.merge import NOTES, merged, shared_values, types
 from veriloop_tui.engine.grammar.objects import object_body
 from veriloop_tui.engine.grammar.rules import Rules, refused
@@ -167,7 +168,7 @@ class SchemaRules:
             raise refused(where, f"'{min(bounding)}' cannot be held beside 'enum' or 'const'")
         if "type" in schema:
             wanted = self._types(schema, where)
-            values = [value for value in values if _type_of(value) & set(wanted)]
+            values = [value for value in values if json_types(value) & set(wanted)]
         if not values:
             raise refused(where, "no value is left in 'enum'")
         texts = (json.dumps(value, ensure_ascii=not _is_text(value)) for value in values)
@@ -233,24 +234,6 @@ class SchemaRules:
         rest = self._rules.repeat(more, max(0, least - 1), None if most is None else most - 1)
         some = f"{item} {rest} blank"
         return self._rules.add(f'"[" blank {some if least else f"({some})?"} "]"')
-
-
-def _type_of(value: Any) -> set[str]:
-    match value:
-        case bool():
-            return {"boolean"}
-        case int():
-            return {"integer", "number"}
-        case float():
-            return {"number", "integer"} if value.is_integer() else {"number"}
-        case str():
-            return {"string"}
-        case list():
-            return {"array"}
-        case dict():
-            return {"object"}
-        case _:
-            return {"null"}
 
 
 def _is_text(value: Any) -> bool:

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from veriloop_tui.core.chat import ChatEvent, ChatRequest, ModelFacts
 from veriloop_tui.engine.answer.prepare import prepare
@@ -21,6 +22,11 @@ from veriloop_tui.engine.gguf.facts import GGUFFacts, check_loadable, file_diges
 from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.model.assembly import assemble
 from veriloop_tui.engine.settings import LoadSettings
+
+_RESTING: Final = (
+    "Speculation rests: too few drafted tokens were accepted to be faster than plain decoding; it "
+    "is tried again now and then."
+)
 
 Keep = Callable[[], bool]
 
@@ -47,7 +53,9 @@ class Loaded:
     @property
     def facts(self) -> ModelFacts:
         """What is known of the model, with what was switched off since it was loaded."""
-        return replace(self._facts, notices=tuple(self.decoder.notices))
+        pace = self.decoder.pace
+        resting = (_RESTING,) if pace is not None and pace.resting else ()
+        return replace(self._facts, notices=(*self.decoder.notices, *resting))
 
     @property
     def model(self) -> Model:
