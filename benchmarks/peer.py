@@ -34,7 +34,16 @@ def build(folder: Path) -> Path:
     subprocess.run((*pip, "install", "--target", str(tools), "cmake", "ninja"), check=True)
     source = folder / "source"
     subprocess.run(
-        (*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", str(source), SDIST),
+        (
+            *pip,
+            "download",
+            "--no-deps",
+            "--no-binary",
+            "llama-cpp-python",
+            "--dest",
+            str(source),
+            SDIST,
+        ),
         check=True,
     )
     (archive,) = source.glob("*.tar.gz")

@@ -12,9 +12,9 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from veriloop_tui.core.chat import Message, TemplateValue, Tool, ToolCall
+from veriloop_tui.engine.answer.bounded import BoundedEnvironment, joined
 from veriloop_tui.engine.answer.reasoning import DEFAULT_MARKERS, markers_in
 from veriloop_tui.errors import TemplateError
 
@@ -58,7 +58,7 @@ class ChatTemplate:
         """Compile `source`. Raises `TemplateError` if it is empty or not valid."""
         if not source:
             raise TemplateError("the GGUF has none; use an instruct model")
-        environment = ImmutableSandboxedEnvironment(
+        environment = BoundedEnvironment(
             trim_blocks=True,
             lstrip_blocks=True,
             extensions=["jinja2.ext.loopcontrols", _Generation],
@@ -121,7 +121,7 @@ class ChatTemplate:
     ) -> str:
         names = {call.ident: call.name for one in messages for call in one.tool_calls}
         try:
-            return self._template.render(
+            pieces = self._template.generate(
                 messages=[_message(one, names) for one in messages],
                 add_generation_prompt=True,
                 bos_token=self._bos,
@@ -130,6 +130,7 @@ class ChatTemplate:
                 documents=None,
                 **dict(values),
             )
+            return joined(pieces)
         except _TEMPLATE_FAULTS as problem:
             raise TemplateError(str(problem)) from problem
 
