@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from quant import cli_corpora, cli_inspect, cli_make, cli_tasks
+from quant import cli_compare, cli_corpora, cli_inspect, cli_make, cli_report, cli_tasks
 from quant.tasks_study import RunStudy
 
 
@@ -20,6 +20,8 @@ def application(run_study: RunStudy) -> typer.Typer:
     )
     cli_inspect.register(app)
     cli_make.register(app)
+    cli_compare.register(app)
+    cli_report.register(app)
     cli_corpora.register(app)
     cli_tasks.register(app, run_study)
     return app
