@@ -41,7 +41,7 @@ def run(
     corpus: Annotated[
         list[str] | None, typer.Option("--corpus", help="prose, code, chat or a file; repeatable.")
     ] = None,
-    n_ctx: Annotated[int, typer.Option("--n-ctx", min=8, help="Tokens per chunk.")] = 512,
+    n_ctx: Annotated[int, typer.Option("--n-ctx", min=32, help="Tokens per chunk.")] = 512,
     chunks: Annotated[int, typer.Option("--chunks", min=0, help="At most; 0 for all.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1)] = 2,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report.")] = None,

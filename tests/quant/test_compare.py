@@ -1,6 +1,9 @@
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from gguf import GGUFReader
 
 from quant.compare import Measured, compare, join
 from quant.corpora import Corpus
@@ -37,3 +40,30 @@ def test_a_model_of_other_weights_loses_something(tmp_path: Path) -> None:
     other = write_random_gguf(tmp_path / "other.gguf", "llama", 4, width=256, blocks=2)
     scores = join(compare(base, [other], TEXT, SHAPE, 2, _ignore).scores[0])
     assert scores.kld.mean() > 1e-3
+
+
+def test_a_quant_with_nan_is_stopped_by_chunk_and_position_and_others_go_on(
+    tmp_path: Path,
+) -> None:
+    base = write_base(tmp_path)
+    broken = Path(shutil.copy(base, tmp_path / "broken.gguf"))
+    reader = GGUFReader(broken, "r+")
+    norm = next(one for one in reader.tensors if one.name == "output_norm.weight")
+    norm.data[:] = np.nan
+    reader.data.flush()
+    found = compare(base, [broken, base], TEXT, SHAPE, 3, _ignore)
+    assert found.problems == {0: "not finite in chunk 1 at position 16"}
+    assert len(found.scores[1]) == 3
+
+
+def test_another_vocabulary_is_refused_with_the_first_token_that_differs(tmp_path: Path) -> None:
+    base = write_base(tmp_path)
+    other = tmp_path / "other.gguf"
+    data = base.read_bytes()
+    texts = GGUFReader(base).get_field("tokenizer.ggml.tokens")
+    assert texts is not None
+    word = str(texts.contents()[-1]).encode()
+    at = data.index(word, data.index(b"tokenizer.ggml.tokens"))
+    other.write_bytes(data[:at] + b"~" * len(word) + data[at + len(word) :])
+    with pytest.raises(UsageError, match=r"token .* differs"):
+        compare(base, [other], TEXT, SHAPE, 2, _ignore)
