@@ -215,23 +215,26 @@ def reuse(programs: Path, folder: Path) -> None:
 
 
 def overhead(programs: Path, folder: Path) -> None:
-    """Time per token outside llama_decode at a vocabulary of 150k, greedy and sampled."""
+    """Time per token outside llama.cpp at a vocabulary of 150k, greedy and sampled."""
     from benchmarks.wide import write_wide_gguf
+    from veriloop_tui.engine.decoding.native import api
 
     model = write_wide_gguf(folder / "wide.gguf", 150_000)
     loaded = Loaded(LoadSettings(model, n_ctx=2048, threads=1, speculation="off"), lambda: True)
-    memory = loaded.memory
     spent = 0.0
-    decode = memory._decode
 
-    def timed() -> bool:
-        nonlocal spent
-        begun = time.perf_counter()
-        done = decode()
-        spent += time.perf_counter() - begun
-        return done
+    def timed(call: Callable[..., object]) -> Callable[..., object]:
+        def run(*arguments: object) -> object:
+            nonlocal spent
+            begun = time.perf_counter()
+            result = call(*arguments)
+            spent += time.perf_counter() - begun
+            return result
 
-    memory._decode = timed  # type: ignore[method-assign]
+        return run
+
+    for name in ("llama_decode", "llama_sampler_sample"):
+        setattr(api, name, timed(getattr(api, name)))
     for name, sampling in (("greedy", Sampling(temperature=0.0)), ("sampled", Sampling())):
         job = Job((1, 2, 3), "", sampling, 1, 500)
         figures = []
