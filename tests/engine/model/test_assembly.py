@@ -7,12 +7,20 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.models.noise import write_random_gguf
+from tests.models.noise import write_random_draft_gguf, write_random_gguf
+from veriloop_tui.core.chat import ChatFinished, Sampling
+from veriloop_tui.engine.decoding.decode import Decoder
+from veriloop_tui.engine.decoding.llama import Model
+from veriloop_tui.engine.decoding.memory import Memory, Shape
+from veriloop_tui.engine.gguf.facts import read_facts
+from veriloop_tui.engine.job import Job
+from veriloop_tui.engine.model.assembly import SpeculationOff, assemble, pace_for
 from veriloop_tui.engine.process import EngineProcess
 from veriloop_tui.engine.settings import LoadSettings
 
@@ -110,3 +118,36 @@ def test_a_draft_head_that_cannot_be_read_is_refused_and_the_engine_works(
         facts = process.client().facts()
 
     assert any("draft head is not used" in notice for notice in facts.notices)
+
+
+def test_an_architecture_that_takes_no_tokens_back_is_not_speculated_with(tmp_path: Path) -> None:
+    settings = LoadSettings(write_random_gguf(tmp_path / "m.gguf", "qwen35", 7), threads=1)
+    model = Model(settings.model, settings, lambda: True, heads=False)
+    # As llama.cpp makes it where it has no snapshots of the recurrent state.
+    memory = Memory(model, settings, Shape(512, 1, rollback=0))
+    decoder = Decoder(memory, model.vocabulary, lookup=True)
+
+    for speculation in ("auto", "always"):
+        with pytest.raises(SpeculationOff, match="cannot take back"):
+            pace_for(replace(settings, speculation=speculation), decoder)
+
+    decoder.close()
+    model.close()
+
+
+def test_a_head_that_cannot_pay_is_given_back_and_answers_come_without_it(tmp_path: Path) -> None:
+    settings = LoadSettings(
+        write_random_gguf(tmp_path / "m.gguf", "qwen35", 7),
+        draft=write_random_draft_gguf(tmp_path / "h.gguf", "qwen35", 7),
+        threads=1,
+        speculation="always",
+    )
+    parts = assemble(read_facts(settings.model), settings, lambda: True)
+    assert parts.decoder.head is not None
+
+    parts.drop_head()
+    *_, end = parts.decoder.run(Job((72, 105), "Hi", Sampling(), 1, 5), lambda: False)
+
+    assert isinstance(end, ChatFinished)
+    assert parts.decoder.head is None
+    parts.close()

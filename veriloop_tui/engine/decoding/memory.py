@@ -83,7 +83,6 @@ class Memory:
             raise ModelFileInvalid(str(model.path), problem)
         self.n_ctx: int = api.llama_n_ctx(self.context)
         self.sequences = shape.sequences
-        self.max_rows: int = params.n_outputs_max
         self.recurrent = model.recurrent
         self.vocabulary_size = model.vocabulary.size
         self.width = model.width

@@ -40,6 +40,16 @@ class Parts:
     draft: GGUFFacts | None = None
     notices: list[str] = field(default_factory=list)
 
+    def drop_head(self) -> None:
+        """Give the draft head back, if there is one."""
+        if self.decoder.head is not None:
+            self.decoder.head.close()
+            self.decoder.head = None
+            self.decoder.memory.emit_hidden(False)
+        if self.head_model is not None:
+            self.head_model.close()
+            self.head_model = None
+
     def close(self) -> None:
         """Free the native memory."""
         self.decoder.close()
@@ -113,22 +123,37 @@ def _load(header: GGUFFacts, settings: LoadSettings, keep_loading: Keep) -> Part
 
 def _parts(header: GGUFFacts, settings: LoadSettings, model: Model, keep_loading: Keep) -> Parts:
     shape = _shape(settings, model)
-    decoder = Decoder(Memory(model, settings, shape), model.vocabulary, lookup=settings.lookup)
-    parts = Parts(model, decoder)
-    if settings.speculation == "off":
-        return parts
+    memory = Memory(model, settings, shape)
+    parts = Parts(model, Decoder(memory, model.vocabulary, lookup=settings.lookup))
+    with ExitStack() as undo:
+        undo.callback(parts.decoder.close)
+        if settings.speculation != "off":
+            _speculate(parts, header, settings, shape, keep_loading)
+        undo.pop_all()
+    return parts
+
+
+def _speculate(
+    parts: Parts, header: GGUFFacts, settings: LoadSettings, shape: Shape, keep_loading: Keep
+) -> None:
+    """Give the decoder a head and a pace, or say why it decodes plainly."""
+    decoder, model = parts.decoder, parts.model
     try:
         _add_head(parts, header, settings, shape, keep_loading)
     except DraftRefused as refused:
         parts.notices.append(str(refused))
-    decoder.pace = _pace(settings, parts)
-    if decoder.pace is None and model.recurrent and settings.parallel is None:
-        # Without speculation the states to take tokens back can hold candidates instead.
-        decoder.memory.close()
-        decoder.memory = Memory(
-            model, settings, _shape(replace(settings, speculation="off"), model)
-        )
-    return parts
+    if decoder.head is None and not settings.lookup:
+        return
+    try:
+        decoder.pace = pace_for(settings, decoder)
+    except SpeculationOff as off:
+        parts.notices.append(str(off))
+        parts.drop_head()
+        if model.recurrent and settings.parallel is None:
+            # The states to take tokens back can hold candidates instead.
+            decoder.memory.close()
+            plain = _shape(replace(settings, speculation="off"), model)
+            decoder.memory = Memory(model, settings, plain)
 
 
 def _shape(settings: LoadSettings, model: Model) -> Shape:
@@ -165,29 +190,29 @@ def _add_head(
         parts.head_model = source
 
 
-def _pace(settings: LoadSettings, parts: Parts) -> Pace | None:
-    """The pace, if there is anything to draft from and it can pay here."""
-    decoder = parts.decoder
+class SpeculationOff(Exception):
+    """Nothing can be drafted to any gain; the text says why."""
+
+
+def pace_for(settings: LoadSettings, decoder: Decoder) -> Pace:
+    """The pace for what the decoder can draft from. Raises `SpeculationOff`."""
     longest = min(settings.draft_max, decoder.memory.rollback)
+    if longest < 1:
+        raise SpeculationOff(
+            "Speculation is off: llama.cpp cannot take back tokens with this architecture."
+        )
     if decoder.head is not None and decoder.head.longest is not None and not settings.lookup:
         longest = min(longest, decoder.head.longest)
-    if longest < 1 or (decoder.head is None and not settings.lookup):
-        return None
     if settings.speculation == "always":
         return Pace(CostCurve(), longest, fixed=True)
     pace = Pace(CostCurve(calibrate(decoder.memory, longest + 1)), longest)
-    if not pace.hopeless():
-        return pace
-    one, most = pace.cost.at(1), pace.cost.at(longest + 1)
-    parts.notices.append(
-        f"Speculation is off: a batch of {longest + 1} tokens takes {most / one:.1f} times as long "
-        "as one token here, so drafting cannot pay."
-    )
-    if decoder.head is not None:
-        decoder.head.close()
-        decoder.head = None
-        decoder.memory.emit_hidden(False)
-    return None
+    if pace.hopeless():
+        times = pace.cost.at(longest + 1) / pace.cost.at(1)
+        raise SpeculationOff(
+            f"Speculation is off: a batch of {longest + 1} tokens takes {times:.1f} times as long "
+            "as one token here, so drafting cannot pay."
+        )
+    return pace
 
 
 def calibrate(

@@ -22,6 +22,7 @@ from veriloop_tui.engine.gguf.facts import GGUFFacts, check_loadable, file_diges
 from veriloop_tui.engine.job import Job
 from veriloop_tui.engine.model.assembly import assemble
 from veriloop_tui.engine.settings import LoadSettings
+from veriloop_tui.errors import EngineError
 
 _RESTING: Final = (
     "Speculation rests: too few drafted tokens were accepted to be faster than plain decoding; it "
@@ -96,8 +97,9 @@ class Loaded:
             return
         try:
             save(self.decoder, self._transcript, self._binding, path)
-        except OSError as problem:
-            sys.stderr.write(f"The context was not kept: {problem.strerror or problem}.\n")
+        except (OSError, EngineError) as problem:
+            # It only saves time, and the engine is about to end.
+            sys.stderr.write(f"The context was not kept: {problem}\n")
 
     def close(self) -> None:
         """Free the native memory."""
