@@ -345,6 +345,84 @@ class CorpusInvalid(QuantError):
         super().__init__(f"{path} cannot be used as a corpus: {problem}.")
 
 
+class VocabularyDiffers(QuantError):
+    """A quant that has other tokens than the base, or cuts text into others."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, quant: str, problem: str) -> None:
+        self.quant, self.problem = quant, problem
+        super().__init__(
+            f"{quant} has another vocabulary than the base: {problem}; name quants of this base."
+        )
+
+
+class PassFailed(QuantError):
+    """The process of a model could not decode, or ended while it was needed."""
+
+    def __init__(self, model: str, problem: str, log: str = "") -> None:
+        self.model, self.problem, self.log = model, problem, log
+        tail = f" llama.cpp said: {log}" if log else ""
+        super().__init__(f"{model} could not be run: {problem}.{tail}")
+
+
+class BaseNotFinite(QuantError):
+    """The base's logits hold NaN or an infinity, so nothing can be compared with it.
+
+    `chunk` counts from 1, `position` from 0.
+    """
+
+    def __init__(self, base: str, chunk: int, position: int) -> None:
+        self.base, self.chunk, self.position = base, chunk, position
+        super().__init__(
+            f"The base {base} has logits that are not finite in chunk {chunk} at position "
+            f"{position}; use another file of it, or another text."
+        )
+
+
+class LogitsFileInvalid(QuantError):
+    """A file of base logits that cannot be used for what is to be measured."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} cannot be used as base logits: {problem}.")
+
+
+class MemoryTooSmall(QuantError):
+    """A machine has less memory than a comparison takes; sizes in bytes."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, needed: int, free: int) -> None:
+        self.needed, self.free = needed, free
+        super().__init__(
+            f"The comparison takes about {needed / 2**30:.2f} GiB and {free / 2**30:.2f} GiB of "
+            "memory are free; take a smaller --n-ctx, --n-batch or --n-ubatch, or --streams 1."
+        )
+
+
+class RecordInvalid(QuantError):
+    """Measurements in a folder that are damaged, or that another process is adding to."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"The measurements in {path} cannot be used: {problem}.")
+
+
+class StudyInvalid(QuantError):
+    """A matrix file of a study that cannot be used."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path} cannot be used as a study: {problem}.")
+
+
 class TaskNotRun(QuantError):
     """A task of a suite could not be run with a model; the runs before it are kept."""
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from quant.tasks_record import RunFile, RunSettings, TaskRun
-from quant.tasks_study import (
+from quant.tasks.record import RunFile, RunSettings, TaskRun
+from quant.tasks.study import (
     StudyBegun,
     StudyEvent,
     TaskBegun,
@@ -22,7 +22,7 @@ from quant.tasks_study import (
     TaskNotice,
     TaskStudy,
 )
-from quant.tasks_suite import Task
+from quant.tasks.suite import Task
 from veriloop_tui import __version__
 from veriloop_tui.contract.trust import trust
 from veriloop_tui.core.chat import Sampling

@@ -1,0 +1,1 @@
+"""What logits lose: scoring, statistics, and files of base logits."""

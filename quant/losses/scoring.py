@@ -1,0 +1,142 @@
+"""Logits made into losses of single tokens, row by row, in arrays that are made once.
+
+The base's row is packed as llama-perplexity keeps it in its files, so that a comparison in memory
+gives the same numbers as one by way of a file: f32 scale, f32 lowest log-probability, and a u16
+per token, padded to an even count. Operations on single values follow llama-perplexity's in kind
+and order, since both round to f32 after each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.losses.statistics import FIELDS, Values
+
+Packed = NDArray[np.uint16]
+Tokens = NDArray[np.int32]
+
+FLOOR: Final = 16.0
+DEEP_FLOOR: Final = 24.0
+_LOWEST: Final = np.float32(-16)
+_STEPS: Final = np.float32(65535)
+_HEAD: Final = 4
+
+
+def packed_width(vocabulary: int) -> int:
+    """How many u16 a packed row has."""
+    return 2 * ((vocabulary + 1) // 2) + _HEAD
+
+
+def unpack(packed: Packed, vocabulary: int) -> Values:
+    """Log-probabilities of packed rows."""
+    head = np.ascontiguousarray(packed[:, :_HEAD]).view(np.float32)
+    unpacked: Values = packed[:, _HEAD : _HEAD + vocabulary].astype(np.float32)
+    unpacked *= head[:, :1]
+    unpacked += head[:, 1:2]
+    return unpacked
+
+
+def not_finite(logits: Values) -> int | None:
+    """The first row that holds NaN or an infinity."""
+    for number, row in enumerate(logits):
+        # A sum is finite only if all of it is; it may overflow, so it is only the first sieve.
+        if not np.isfinite(row.sum()) and not np.isfinite(row).all():
+            return number
+    return None
+
+
+class Scorer:
+    """Room to work in for rows of one vocabulary; for one thread."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self._centred, self._exp, self._taken, self._base = (
+            np.empty(vocabulary, np.float32) for _ in range(4)
+        )
+        self._above = np.empty(vocabulary, np.bool_)
+
+    def pack(self, logits: Values, packed: Packed, floor: float = FLOOR) -> None:
+        """Write rows of logits as log-probabilities, cut off `floor` nats below each row's top."""
+        for row, target in zip(logits, packed, strict=True):
+            self._pack(row[: self.vocabulary], target, np.float32(floor))
+
+    def score(self, logits: Values, packed: Packed, targets: Tokens) -> Values:
+        """Losses in the order of `statistics.FIELDS`; row i of `logits` predicts `targets[i]`."""
+        found = np.empty((len(FIELDS), len(targets)), np.float32)
+        for at, (row, base, target) in enumerate(zip(logits, packed, targets, strict=True)):
+            found[:, at] = self._score(row[: self.vocabulary], base, int(target))
+        nll, base_nll = found[0], found[1]
+        np.subtract(np.exp(-nll), np.exp(-base_nll), out=found[3])
+        return found
+
+    def _log_sum(self, row: Values, top: np.float32) -> np.float32:
+        """The logarithm of the sum of the exponentials of a row less its top."""
+        np.subtract(row, top, out=self._centred)
+        np.exp(self._centred, out=self._exp)
+        return np.float32(np.log(self._exp.sum(dtype=np.float64)))
+
+    def _pack(self, row: Values, packed: Packed, floor: np.float32) -> None:
+        top: np.float32 = row.max()
+        lowest = np.maximum(row.min(), top - floor)
+        log_sum = self._log_sum(row, top)
+        scale = (top - lowest) / _STEPS
+        head = packed[:_HEAD].view(np.float32)
+        head[0], head[1] = scale, lowest - top - log_sum
+        packed[_HEAD:] = 0
+        if not scale:
+            return
+        steps = np.subtract(row, lowest, out=self._centred)
+        steps *= np.float32(1) / scale
+        np.clip(np.rint(steps, out=steps), 0, _STEPS, out=steps)
+        np.copyto(packed[_HEAD : _HEAD + self.vocabulary], steps, casting="unsafe")
+
+    def _score(self, row: Values, packed: Packed, target: int) -> tuple[float, ...]:
+        best = int(row.argmax())
+        log_sum = self._log_sum(row, row[best])
+        whole = row[best] + log_sum
+        scale, lowest = packed[:_HEAD].view(np.float32)
+        steps = packed[_HEAD : _HEAD + self.vocabulary]
+        base, own = self._above_lowest(row, steps, scale, lowest)
+        # The centred row is not needed any more; its room is.
+        terms = np.subtract(base, own, out=self._centred[: base.size])
+        terms += whole
+        terms *= np.exp(base, out=base)
+        return (
+            whole - row[target],
+            -(scale * np.float32(steps[target]) + lowest),
+            terms.sum(dtype=np.float64),
+            0.0,
+            float(best == int(steps.argmax())),
+        )
+
+    def _above_lowest(
+        self, row: Values, steps: Packed, scale: np.float32, lowest: np.float32
+    ) -> tuple[Values, Values]:
+        """The base's log-probabilities above the lowest that count, and the row's values there."""
+        first = _first_counted(scale, lowest)
+        if first == 0:
+            base, own = self._base, row
+            np.copyto(base, steps)
+        else:
+            np.greater_equal(steps, np.uint16(first), out=self._above)
+            chosen = np.flatnonzero(self._above)
+            base, own = self._base[: chosen.size], self._taken[: chosen.size]
+            np.copyto(base, steps[chosen])
+            np.take(row, chosen, out=own, mode="clip")
+        base *= scale
+        base += lowest
+        return base, own
+
+
+def _first_counted(scale: np.float32, lowest: np.float32) -> int:
+    """The smallest step whose log-probability counts; 65,535 at most, which is the row's top."""
+    if lowest > _LOWEST or not scale:
+        return 0
+    first = max(0, int((float(_LOWEST) - float(lowest)) / float(scale)) - 2)
+    # Rounding decides at the edge, so it is asked for.
+    while first < int(_STEPS) and scale * np.float32(first) + lowest <= _LOWEST:
+        first += 1
+    return first

@@ -1,0 +1,1 @@
+"""Making quants with llama.cpp."""

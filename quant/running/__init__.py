@@ -1,0 +1,1 @@
+"""Models run over chunks of text."""

@@ -1,0 +1,1 @@
+"""Repair tasks that quants are tried on."""
