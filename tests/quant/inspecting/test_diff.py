@@ -15,7 +15,7 @@ from quant.making.plan import plan
 from quant.making.target import Recipe, parse_override, parse_targets
 from tests.quant.files import write_base, write_tensors
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

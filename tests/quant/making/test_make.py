@@ -28,7 +28,7 @@ from veriloop_tui.errors import (
     UsageError,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEVER = threading.Event()
 
 
@@ -263,8 +263,8 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path: Path) ->
         stderr=subprocess.DEVNULL,
     )
     assert child.stdout is not None
-    while b'"working"' not in child.stdout.readline():
-        pass
+    while b'"working"' not in (line := child.stdout.readline()):
+        assert line, "it ended before it worked"
     child.send_signal(signal.SIGINT)
     child.stdout.read()
     assert child.wait() != 0
