@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.table import Table
 from rich.text import Text
 
 from quant.report.data import Average, Comparison, Estimate
 from quant.report.rank import ranked
-from quant.report.text import COLUMNS, base_line, name, number, settings_line, with_error
+from quant.report.text import (
+    AVERAGE_HEADINGS,
+    COLUMNS,
+    PAIR_HEADINGS,
+    average_rows,
+    average_title,
+    base_line,
+    name,
+    pair_rows,
+    settings_line,
+    with_error,
+)
 from quant.study.progress import Progress, QuantProgress, told
 from quant.study.run import Preflight
 
-_SHOWN = frozenset(
-    (
-        *("#", "MiB", "BPW", "mean KLD", "place", "KLD 99.9 %", "PPL ratio", "RMS Δp"),
-        *("same top", "pp t/s", "tg t/s", "quant"),
-    )
+# What is shown, by how wide the terminal is; the report has all.
+_NARROW: Final = ("#", "MiB", "mean KLD", "PPL ratio", "same top", "quant")
+_WIDE: Final = (
+    *("#", "MiB", "BPW", "mean KLD", "place", "KLD 99.9 %", "PPL ratio", "RMS Δp"),
+    *("same top", "pp t/s", "tg t/s", "quant"),
 )
+_WIDE_FROM: Final = 150
 
 
 def preflight(news: Preflight) -> str:
@@ -65,13 +78,14 @@ def _cell(estimate: Estimate | None, digits: int, scale: float = 1.0) -> str:
     return "–" if estimate is None else with_error(estimate, digits, scale)
 
 
-def comparison(found: Comparison) -> Table:
-    """All quants of a comparison, the largest file first."""
+def comparison(found: Comparison, width: int) -> Table:
+    """All quants of a comparison, the largest file first, for a terminal of so many columns."""
     table = Table(
         title=Text(f"{name(found.corpus)} · base {base_line(found)}"),
         caption=Text(f"{settings_line(found)}. ± is one standard error."),
     )
-    columns = [column for column in COLUMNS if column.heading in _SHOWN]
+    shown = _WIDE if width >= _WIDE_FROM else _NARROW
+    columns = [column for column in COLUMNS if column.heading in shown]
     for column in columns:
         left = column.heading == "quant"
         table.add_column(
@@ -93,16 +107,20 @@ def stopped(found: Comparison) -> Iterator[Text]:
 
 def averages(found: Average) -> Table:
     """Means over corpora."""
-    table = Table(title=Text(f"mean over {', '.join(map(name, found.corpora))}, each the same"))
-    for heading in ("MiB", "mean KLD", "ln PPL ratio", "RMS Δp", "same top, %", "quant"):
-        table.add_column(heading, justify="left" if heading == "quant" else "right")
-    for one in sorted(found.quants, key=lambda row: -row.file_size):
-        table.add_row(
-            number(one.file_size / 2**20, 1),
-            with_error(one.kld, 6),
-            with_error(one.ln_ratio, 5),
-            with_error(one.rms_delta_p, 3, 100),
-            with_error(one.same_top, 3, 100),
-            Text(name(one.name)),
-        )
+    return _plain(average_title(found), AVERAGE_HEADINGS, average_rows(found))
+
+
+def pairs(found: Comparison) -> Table:
+    """Each two quants on the same tokens."""
+    rows = pair_rows(ranked(found), found.pairs)
+    return _plain("paired differences of mean KLD, nats", PAIR_HEADINGS, rows)
+
+
+def _plain(title: str, headings: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Table:
+    table = Table(title=Text(title))
+    for heading in headings:
+        text = heading in ("quant", "of", "less")
+        table.add_column(heading, justify="left" if text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table

@@ -116,17 +116,24 @@ def share(values: Values) -> Estimate:
     return Estimate(part, error, clustered_error(values))
 
 
-def tie(first: Values, second: Values) -> bool:
-    """Whether the 95 % interval of the paired difference of chunk means holds 0.
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A difference of two means over the same tokens; `half` is half its 95 % interval, over whole
+    chunks, `None` where one chunk tells nothing."""
 
-    Fewer than two chunks tell nothing apart. Student's t by its expansion around the normal
-    quantile (Abramowitz and Stegun, 26.7.5).
+    difference: float
+    half: float | None
+
+
+def paired(first: Values, second: Values) -> Paired:
+    """The mean of `first` less that of `second`, its interval by the differences of chunk means.
+
+    Student's t by its expansion around the normal quantile (Abramowitz and Stegun, 26.7.5).
     """
-    paired = first.astype(np.float64) - second
-    error = clustered_error(paired)
-    if error is None:
-        return True
-    return abs(float(paired.mean())) <= student(paired.shape[0] - 1) * error
+    apart = first.astype(np.float64) - second
+    error = clustered_error(apart)
+    half = None if error is None else student(apart.shape[0] - 1) * error
+    return Paired(float(apart.mean()), half)
 
 
 def student(freedom: int) -> float:

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Final
 
-from quant.report.data import Comparison, Estimate, QuantLoss, Report
+from quant.report.data import Average, AverageRow, Comparison, Estimate, QuantLoss, Report
 from quant.report.rank import Ranked, ranked
 from veriloop_tui.core.excerpt import one_line
 
@@ -24,12 +24,15 @@ _ESTIMATES: Final = (
     "same_top",
 )
 
+_MEANS: Final = ("ln_ratio", "kld", "rms_delta_p", "same_top")
+
 
 def to_csv(report: Report) -> str:
-    """All comparisons in one table; percentiles that one quant lacks are empty there."""
+    """All comparisons in one table, then means over corpora; what a line lacks is empty there."""
     rows = [
         _row(comparison, row) for comparison in report.comparisons for row in ranked(comparison)
     ]
+    rows += [_mean(average, row) for average in report.averages for row in average.quants]
     headings: dict[str, None] = {}
     for row in rows:
         headings |= dict.fromkeys(row)
@@ -58,20 +61,35 @@ def _row(comparison: Comparison, row: Ranked) -> dict[str, object]:
         "tokens": comparison.tokens,
         "chunks": comparison.chunks,
         "floor_kld": "" if comparison.floor is None else comparison.floor,
-        **_estimates(quant),
+        **_estimates(quant, _ESTIMATES),
         "correlation": quant.correlation,
         **{f"kld {label}": value for label, value in quant.kld_percentiles},
         **{f"delta_p {label}": value for label, value in quant.delta_p_percentiles},
         "prompt_speed": "" if quant.prompt_speed is None else quant.prompt_speed,
         "generation_speed": "" if quant.generation_speed is None else quant.generation_speed,
-        "settings": _text("; ".join(f"{key} {value}" for key, value in comparison.settings)),
+        "settings": _settings(comparison.settings),
         "notices": _text(" ".join(quant.notices)),
     }
 
 
-def _estimates(quant: QuantLoss) -> dict[str, object]:
+def _mean(average: Average, row: AverageRow) -> dict[str, object]:
+    return {
+        "corpus": _text(f"mean of {', '.join(average.corpora)}"),
+        "quant": _text(row.name),
+        "key": row.key,
+        "file_size": row.file_size,
+        **_estimates(row, _MEANS),
+        "settings": _settings(average.settings),
+    }
+
+
+def _settings(pairs: tuple[tuple[str, str], ...]) -> str:
+    return _text("; ".join(f"{key} {value}" for key, value in pairs))
+
+
+def _estimates(quant: QuantLoss | AverageRow, names: tuple[str, ...]) -> dict[str, object]:
     cells: dict[str, object] = {}
-    for name in _ESTIMATES:
+    for name in names:
         estimate: Estimate = getattr(quant, name)
         cells[name] = estimate.value
         cells[f"{name}_error"] = "" if estimate.error is None else estimate.error

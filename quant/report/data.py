@@ -73,6 +73,24 @@ class QuantLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """Two quants by their keys, with the difference of their mean KLD, the first less the second.
+
+    `half` is half the 95 % interval, paired over the same chunks, `None` where it is not known.
+    """
+
+    first: str
+    second: str
+    difference: float
+    half: float | None
+
+    @property
+    def tie(self) -> bool:
+        """Whether the data do not tell the two apart."""
+        return self.half is None or abs(self.difference) <= self.half
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """A quant without numbers, and why: its logits were not finite, or it did not fit the base."""
 
@@ -85,7 +103,7 @@ class Stopped:
 class Comparison:
     """Quants that were measured with equal settings on one corpus; only these are ranked together.
 
-    `ties` are pairs of keys whose mean KLD the data do not tell apart. `floor` is the mean KLD of
+    `pairs` has each two quants once. `floor` is the mean KLD of
     the base against itself. `settings` are pairs for people to read.
     """
 
@@ -97,14 +115,15 @@ class Comparison:
     tokens: int
     chunks: int
     quants: tuple[QuantLoss, ...]
-    ties: frozenset[tuple[str, str]] = frozenset()
+    pairs: tuple[Pair, ...] = ()
     floor: float | None = None
     stopped: tuple[Stopped, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
 
     def tied(self, first: QuantLoss, second: QuantLoss) -> bool:
         """Whether the data do not tell the two apart, whichever is named first."""
-        return (first.key, second.key) in self.ties or (second.key, first.key) in self.ties
+        both = {first.key, second.key}
+        return any(pair.tie and {pair.first, pair.second} == both for pair in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)

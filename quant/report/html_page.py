@@ -16,11 +16,17 @@ import jinja2
 from quant.report.data import Comparison, QuantLoss, Report
 from quant.report.rank import Ranked, ranked
 from quant.report.text import (
+    AVERAGE_HEADINGS,
     COLUMNS,
+    MORE_COLUMNS,
+    PAIR_HEADINGS,
     TASK_HEADINGS,
+    average_rows,
+    average_title,
     base_line,
     name,
     number,
+    pair_rows,
     settings_line,
     task_rows,
 )
@@ -71,6 +77,8 @@ class _Part:
     comparison: Comparison
     base: str
     settings: str
+    more: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[str, ...], ...]
     rows: tuple[_Row, ...]
     images: Sequence[Image]
     percentiles: tuple[tuple[str, _Percentiles], ...]
@@ -92,6 +100,10 @@ def to_html(report: Report, images: Sequence[Sequence[Image]]) -> str:
         report=report,
         parts=[_part(comparison, plots) for comparison, plots in pairs],
         columns=COLUMNS,
+        more_columns=MORE_COLUMNS,
+        pair_headings=PAIR_HEADINGS,
+        average_headings=AVERAGE_HEADINGS,
+        averages=[(average_title(one), average_rows(one)) for one in report.averages],
         task_headings=TASK_HEADINGS,
         tasks=task_rows(report),
     )
@@ -105,6 +117,8 @@ def _part(comparison: Comparison, images: Sequence[Image]) -> _Part:
         base=base_line(comparison),
         settings=settings_line(comparison),
         rows=tuple(_Row(row, tuple(column.cell(row) for column in COLUMNS)) for row in rows),
+        more=tuple(tuple(column.cell(row) for column in MORE_COLUMNS) for row in rows),
+        pairs=pair_rows(rows, comparison.pairs),
         images=images,
         percentiles=(
             ("KLD, nats", _percentiles(quants, [dict(one.kld_percentiles) for one in quants], 1.0)),

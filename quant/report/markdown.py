@@ -9,8 +9,11 @@ from typing import Final
 from quant.report.data import Comparison, Report
 from quant.report.rank import ranked
 from quant.report.text import (
+    AVERAGE_HEADINGS,
     COLUMNS,
     TASK_HEADINGS,
+    average_rows,
+    average_title,
     base_line,
     name,
     number,
@@ -49,6 +52,11 @@ def _lines(report: Report) -> Iterator[str]:
     for comparison in report.comparisons:
         yield ""
         yield from _comparison(comparison)
+    for average in report.averages:
+        yield ""
+        yield f"### {escaped(average_title(average))}"
+        yield ""
+        yield from _table(AVERAGE_HEADINGS, average_rows(average))
     if report.tasks:
         yield ""
         yield "### Repair tasks"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quant.report.data import Comparison, Estimate, Report
+from quant.report.data import Average, Comparison, Estimate, Pair, Report
 from quant.report.rank import Ranked
 from quant.tasks.tasks import Interval, ModelTasks
 from veriloop_tui.core.excerpt import one_line
@@ -94,6 +94,24 @@ COLUMNS: Final = (
 )
 
 
+MORE_COLUMNS: Final = (
+    COLUMNS[0],
+    Column("PPL difference", "to the base", lambda row: with_error(row.quant.ppl_difference, 4)),
+    Column("ln PPL ratio", "nats", lambda row: with_error(row.quant.ln_ratio, 5)),
+    Column(
+        "correlation",
+        "of the losses of both, in %",
+        lambda row: number(row.quant.correlation * 100, 2),
+    ),
+    Column(
+        "mean Δp",
+        "of the right token, in percentage points",
+        lambda row: with_error(row.quant.delta_p, 3, 100),
+    ),
+    COLUMNS[-1],
+)
+
+
 def settings_line(comparison: Comparison) -> str:
     """The settings of a comparison in one line."""
     parts = [f"{key} {value}" for key, value in comparison.settings]
@@ -108,6 +126,55 @@ def base_line(comparison: Comparison) -> str:
         floor = f", mean KLD against itself {number(comparison.floor, 6)}"
     size = number(comparison.base_size / 2**20, 1)
     return f"{name(comparison.base)}, {size} MiB, PPL {with_error(comparison.base_ppl, 4)}{floor}"
+
+
+PAIR_HEADINGS: Final = ("difference of mean KLD", "95 % interval", "", "of", "less")
+
+
+def pair_rows(rows: tuple[Ranked, ...], pairs: Sequence[Pair]) -> tuple[tuple[str, ...], ...]:
+    """Each two quants on the same tokens, under `PAIR_HEADINGS`."""
+    known = {row.quant.key: f"{row.number} {name(row.quant.name)}" for row in rows}
+    return tuple(
+        (
+            number(pair.difference, 6),
+            _between(pair),
+            "tie" if pair.tie else "",
+            known[pair.first],
+            known[pair.second],
+        )
+        for pair in pairs
+    )
+
+
+def _between(pair: Pair) -> str:
+    if pair.half is None:
+        return "one chunk tells nothing"
+    low, high = pair.difference - pair.half, pair.difference + pair.half
+    return f"[{number(low, 6)}, {number(high, 6)}]"
+
+
+AVERAGE_HEADINGS: Final = ("MiB", "mean KLD", "ln PPL ratio", "RMS Δp", "same top", "quant")
+
+
+def average_rows(average: Average) -> tuple[tuple[str, ...], ...]:
+    """Means over corpora, the largest file first, under `AVERAGE_HEADINGS`."""
+    return tuple(
+        (
+            number(one.file_size / 2**20, 1),
+            with_error(one.kld, 6),
+            with_error(one.ln_ratio, 5),
+            with_error(one.rms_delta_p, 3, 100),
+            with_error(one.same_top, 3, 100),
+            name(one.name),
+        )
+        for one in sorted(average.quants, key=lambda row: (-row.file_size, row.key))
+    )
+
+
+def average_title(average: Average) -> str:
+    """What the mean is over."""
+    settings = "; ".join(f"{key} {value}" for key, value in average.settings)
+    return one_line(f"Mean over {', '.join(average.corpora)}, each the same ({settings})", 2_000)
 
 
 TASK_HEADINGS: Final = (

@@ -14,12 +14,12 @@ from quant.losses.percentiles import DELTA_P_LEVELS, KLD_LEVELS, percentiles
 from quant.losses.statistics import (
     Scores,
     mean,
+    paired,
     perplexities,
     root_mean_square,
     share,
-    tie,
 )
-from quant.report.data import Average, AverageRow, Comparison, Estimate, Histogram, QuantLoss
+from quant.report.data import Average, AverageRow, Comparison, Estimate, Histogram, Pair, QuantLoss
 from quant.study.contest import Competitor
 from quant.study.sidecar import Speeds
 
@@ -67,14 +67,15 @@ def loss(heard: Heard, base: Competitor) -> QuantLoss:
     )
 
 
-def ties(heard: Sequence[Heard]) -> frozenset[tuple[str, str]]:
-    """Pairs of keys whose mean KLD, paired over the same chunks, cannot be told apart."""
-    return frozenset(
-        (one.competitor.key, other.competitor.key)
-        for at, one in enumerate(heard)
-        for other in heard[at + 1 :]
-        if tie(one.scores.kld, other.scores.kld)
-    )
+def pairs(heard: Sequence[Heard]) -> tuple[Pair, ...]:
+    """Each two quants with the difference of their mean KLD."""
+    found = []
+    for at, one in enumerate(heard):
+        for other in heard[at + 1 :]:
+            apart = paired(one.scores.kld, other.scores.kld)
+            keys = one.competitor.key, other.competitor.key
+            found.append(Pair(*keys, apart.difference, apart.half))
+    return tuple(found)
 
 
 def average(comparisons: Sequence[Comparison]) -> Average | None:

@@ -23,7 +23,7 @@ from quant.running.shape import cut
 from quant.running.shared import SharedMemory
 from quant.study.contest import Competitor, Contest, open_contest
 from quant.study.folder import GroundFolder, keep_speeds, known_speeds
-from quant.study.judge import Heard, average, loss, ties
+from quant.study.judge import Heard, average, loss, pairs
 from quant.study.progress import Clock, Progress, QuantProgress, Running
 from quant.study.sidecar import Contestant, Ground, Speeds
 from quant.study.study import Place, Study, Variant, places, shape_of, variants
@@ -342,7 +342,7 @@ def _comparison(
         tokens=told.nll.size,
         chunks=ground.chunks,
         quants=tuple(loss(one, contest.base) for one in heard),
-        ties=ties(heard),
+        pairs=pairs(heard),
         floor=mean(floor.kld).value if floor is not None else None,
         stopped=tuple(stopped),
         settings=_settings(ground, variant),

@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from quant.report.data import Comparison, Estimate, Histogram, QuantLoss, Report, Stopped
+from quant.report.data import (
+    Average,
+    AverageRow,
+    Comparison,
+    Estimate,
+    Histogram,
+    Pair,
+    QuantLoss,
+    Report,
+    Stopped,
+)
 
 PERCENTILES = ("max", "99.9 %", "99 %", "95 %", "90 %", "median", "10 %", "5 %", "1 %", "0.1 %")
 
@@ -49,11 +59,18 @@ def comparison(
         tokens=2805,
         chunks=11,
         quants=quants,
-        ties=frozenset(ties),
+        pairs=tuple(Pair(first, second, 0.001, 0.002) for first, second in ties),
         floor=1e-6,
         stopped=(Stopped("model-nan", 5 * 2**20, "not finite in chunk 3"),),
         settings=(("n_ctx", "512"), ("batch", "2048")),
     )
+
+
+def average() -> Average:
+    """Means of one quant over two corpora."""
+    even = Estimate(0.25, 0.001, 0.002)
+    row = AverageRow("a", "model-a", 10 * 2**20, even, even, even, even)
+    return Average(("prose", "code"), (row,), (("n_ctx", "512"),))
 
 
 def report(*comparisons: Comparison) -> Report:

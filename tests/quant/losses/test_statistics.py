@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from quant.losses.percentiles import KLD_LEVELS, percentiles
 from quant.losses.scoring import not_finite, unpack
-from quant.losses.statistics import Scores, clustered_error, naive_error, perplexities, student, tie
+from quant.losses.statistics import (
+    Scores,
+    clustered_error,
+    naive_error,
+    paired,
+    perplexities,
+    student,
+)
 from tests.quant.losses.rows import logits, pack, score
 
 seeds = st.integers(0, 2**32 - 1)
@@ -71,9 +78,13 @@ def test_a_quant_equal_to_its_base_has_a_ratio_of_exactly_one(seed: int) -> None
 def test_differences_within_the_noise_are_ties() -> None:
     random = np.random.default_rng(1)
     first = random.normal(1, 0.1, (12, 50)).astype(np.float32)
-    assert tie(first, first + random.normal(0, 0.1, first.shape).astype(np.float32))
-    assert not tie(first, first + np.float32(0.5))
-    assert tie(first[:1], first[:1] + np.float32(0.5))
+    same = paired(first, first + random.normal(0, 0.1, first.shape).astype(np.float32))
+    assert same.half is not None
+    assert abs(same.difference) <= same.half
+    apart = paired(first, first + np.float32(0.5))
+    assert apart.half is not None
+    assert abs(apart.difference) > apart.half
+    assert paired(first[:1], first[:1] + np.float32(0.5)).half is None
     assert student(10) == pytest.approx(2.228, abs=0.01)
 
 

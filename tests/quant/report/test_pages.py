@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from quant.cli.report import register
 from quant.report.csv_file import to_csv
+from quant.report.data import Pair
 from quant.report.html_page import Image, to_html
 from quant.report.json_file import dump, load
 from quant.report.markdown import escaped, to_markdown
@@ -25,7 +26,7 @@ from quant.report.pages import write_report
 from quant.report.plot import plots, to_bytes
 from quant.tasks.record import RunFile
 from quant.tasks.tasks import summarise
-from tests.quant.made_up import comparison, loss, report
+from tests.quant.made_up import average, comparison, loss, report
 from tests.quant.tasks.test_tasks import runs_of
 from veriloop_tui.errors import UsageError
 
@@ -216,3 +217,17 @@ def test_tasks_stand_beside_the_loss_of_the_same_file(tmp_path: Path) -> None:
     assert (quant[0][:8], quant[1], quant[-1]) == ("0.125000", "1 of 2", "a.gguf")
     assert text.startswith("## T\n")
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_means_over_texts_and_differences_on_the_same_tokens_are_in_all_formats() -> None:
+    pair = comparison(loss("a", 10, 0.25), loss("b", 5, 0.3), ties=[("a", "b")])
+    apart = replace(pair, pairs=(Pair("b", "a", 0.05, 0.01),))
+    with_means = replace(report(pair, apart), averages=(average(),))
+    page, text = to_html(with_means, [(), ()]), to_markdown(with_means)
+    for heading in (page, text):
+        assert "Mean over prose, code, each the same (n_ctx 512)" in heading
+        assert "0.250000 ± 0.002000" in heading
+    assert "<td>[-0.001000, 0.003000]</td><td>tie</td><td>1 model-a</td>" in page
+    assert "<td>[0.040000, 0.060000]</td><td></td><td>2 model-b</td>" in page
+    *_, last = csv.DictReader(io.StringIO(to_csv(with_means)))
+    assert (last["corpus"], last["kld"], last["ppl"]) == ("mean of prose, code", "0.25", "")
