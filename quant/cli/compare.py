@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from quant.cli.compare_table import averages, comparison, measuring, pairs, preflight, stopped
+from quant.cli.compare_table import averages, comparison, measuring, preflight, stopped
 from quant.losses.scoring import DEEP_FLOOR, FLOOR
 from quant.report.data import Report
 from quant.report.json_file import dump
@@ -177,8 +177,6 @@ def _print(report: Report, out: Path | None, told: Console, *, as_json: bool) ->
     console = Console(highlight=False)
     for one in report.comparisons:
         console.print(comparison(one, console.width))
-        if one.pairs:
-            console.print(pairs(one))
         for line in stopped(one):
             console.print(line)
     for average in report.averages:

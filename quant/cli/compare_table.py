@@ -13,12 +13,10 @@ from quant.report.rank import ranked
 from quant.report.text import (
     AVERAGE_HEADINGS,
     COLUMNS,
-    PAIR_HEADINGS,
     average_rows,
     average_title,
     base_line,
     name,
-    pair_rows,
     settings_line,
     with_error,
 )
@@ -26,7 +24,7 @@ from quant.study.progress import Progress, QuantProgress, told
 from quant.study.run import Preflight
 
 # What is shown, by how wide the terminal is; the report has all.
-_NARROW: Final = ("#", "MiB", "mean KLD", "PPL ratio", "same top", "quant")
+_NARROW: Final = ("#", "MiB", "mean KLD", "place", "PPL ratio", "same top", "quant")
 _WIDE: Final = (
     *("#", "MiB", "BPW", "mean KLD", "place", "KLD 99.9 %", "PPL ratio", "RMS Δp"),
     *("same top", "pp t/s", "tg t/s", "quant"),
@@ -107,20 +105,9 @@ def stopped(found: Comparison) -> Iterator[Text]:
 
 def averages(found: Average) -> Table:
     """Means over corpora."""
-    return _plain(average_title(found), AVERAGE_HEADINGS, average_rows(found))
-
-
-def pairs(found: Comparison) -> Table:
-    """Each two quants on the same tokens."""
-    rows = pair_rows(ranked(found), found.pairs)
-    return _plain("paired differences of mean KLD, nats", PAIR_HEADINGS, rows)
-
-
-def _plain(title: str, headings: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Table:
-    table = Table(title=Text(title))
-    for heading in headings:
-        text = heading in ("quant", "of", "less")
-        table.add_column(heading, justify="left" if text else "right", overflow="fold")
-    for row in rows:
+    table = Table(title=Text(average_title(found)))
+    for heading in AVERAGE_HEADINGS:
+        table.add_column(heading, justify="left" if heading == "quant" else "right")
+    for row in average_rows(found):
         table.add_row(*map(Text, row))
     return table

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from veriloop_tui.engine.serving.serve import die_with_parent
+from veriloop_tui.engine.orphan import die_with_parent
 
 # Otherwise an abort in native code starts a debugger to print a backtrace. Read at the import.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from quant.making.imatrix import Imatrix, read_imatrix
 from quant.making.log import ERROR, Failed, LogReader, to_line
 from quant.making.target import Order, tensor_type_number
-from veriloop_tui.engine.serving.serve import die_with_parent
+from veriloop_tui.engine.orphan import die_with_parent
 from veriloop_tui.errors import ImatrixInvalid
 
 # Otherwise an abort in native code starts a debugger to print a backtrace. Read at the import.

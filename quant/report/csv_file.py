@@ -15,6 +15,7 @@ _NAME_LENGTH: Final = 300
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _ESTIMATES: Final = (
     "ppl",
+    "base_ppl",
     "ppl_ratio",
     "ppl_difference",
     "ln_ratio",

@@ -15,7 +15,7 @@ from quant.running.llama import backend
 from quant.study.vocabulary import Order
 from veriloop_tui.engine.decoding.llama import silence_logs
 from veriloop_tui.engine.decoding.native import api
-from veriloop_tui.engine.serving.serve import die_with_parent
+from veriloop_tui.engine.orphan import die_with_parent
 
 
 def _tokens(vocabulary: Any, text: bytes, *, add: bool, special: bool) -> list[int]:

@@ -9,12 +9,9 @@ import argparse
 import asyncio
 import logging
 import os
-import select
 import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +19,7 @@ from typing import Any, Final
 import uvicorn
 
 from veriloop_tui.engine.model.worker import Worker
+from veriloop_tui.engine.orphan import die_with_parent
 from veriloop_tui.engine.serving.listen import KEY_VARIABLE, ServeSettings, listen, where
 from veriloop_tui.engine.serving.routes import application
 from veriloop_tui.engine.settings import LoadSettings
@@ -31,8 +29,6 @@ __all__ = ["ServeSettings", "run"]
 
 # Beyond it, connections are turned away at once.
 _MAX_CONNECTIONS: Final = 256
-# For the end of an engine whose program is gone: to stop decoding and to write the context.
-_LAST_SECONDS: Final = 30.0
 
 
 def run(settings: ServeSettings) -> None:
@@ -81,27 +77,6 @@ async def _serve(settings: ServeSettings, listener: socket.socket) -> None:
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-def die_with_parent() -> None:
-    """End this process when the one that started it ends, its context kept where one is to be.
-
-    Not by PR_SET_PDEATHSIG: that follows the parent's *thread*, and apps start engines from
-    threads that end. The pipe on stdin closes with the parent; its id is watched as well, since
-    a fork of the parent may hold the pipe open.
-    """
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            ready, _, _ = select.select([0], [], [], 0.5)
-            if ready and not os.read(0, 1):
-                break
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_LAST_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
