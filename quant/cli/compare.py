@@ -22,9 +22,10 @@ from quant.report.pages import write_report
 from quant.running.layout import Mode
 from quant.running.machine import cores, room_in
 from quant.study.progress import Progress
-from quant.study.run import Preflight, Surroundings, Told, run_study
+from quant.study.run import Preflight, Told, run_study
 from quant.study.study import N_BATCH, N_UBATCH, Axes, Study
 from quant.study.study_file import read_study
+from quant.study.surroundings import Surroundings
 from veriloop_tui.engine.settings import FlashAttention, KVType
 from veriloop_tui.errors import UsageError
 

@@ -39,7 +39,8 @@ class QuantLoss:
     """One quant against the base on one corpus.
 
     `key` is the model's digest, which tells it apart from all others, whatever its name is, and is
-    the same in records of tasks. Percentiles are pairs of what they
+    the same in records of tasks. `base_ppl` is the base's by its packed rows, which all differences
+    are against. Percentiles are pairs of what they
     are called (`max`, `99.9 %`, `median`) and the value, largest first. `kld_by_position` is the
     mean per scored position of a chunk.
     """
@@ -51,6 +52,7 @@ class QuantLoss:
     bpw_trunk: float
     bpw_body: float
     ppl: Estimate
+    base_ppl: Estimate
     ppl_ratio: Estimate
     ppl_difference: Estimate
     ln_ratio: Estimate

@@ -66,6 +66,9 @@ def open_contest(study: Study, cancel: Cancel) -> Contest:
     """
     models = [read_model(path) for path in (study.base, *study.quants)]
     corpora = tuple(open_corpus(ref, study.base, cancel) for ref in study.corpora)
+    for at, one in enumerate(corpora):
+        if any(one.sha256 == other.sha256 for other in corpora[:at]):
+            raise UsageError(f"The text of {one.name} is named twice; name each text once.")
     with ThreadPoolExecutor() as pool:
         reading = [
             pool.submit(read_vocabulary, model.paths[0], corpora, cancel) for model in models

@@ -49,6 +49,7 @@ def loss(heard: Heard, base: Competitor) -> QuantLoss:
         bpw_trunk=sizes.bpw_trunk,
         bpw_body=sizes.sizes.bpw_body,
         ppl=ppl.quant,
+        base_ppl=ppl.base,
         ppl_ratio=ppl.ratio,
         ppl_difference=ppl.difference,
         ln_ratio=ppl.ln_ratio,

@@ -27,6 +27,7 @@ def loss(key: str, size: int, kld: float, name: str = "", error: float = 0.001) 
         bpw_trunk=size / 20,
         bpw_body=size / 25,
         ppl=Estimate(10 + kld, 0.5, 0.6),
+        base_ppl=Estimate(10.0, 0.5, 0.6),
         ppl_ratio=Estimate(1 + kld, 0.01, 0.02),
         ppl_difference=Estimate(10 * kld, 0.1),
         ln_ratio=Estimate(kld, 0.01),

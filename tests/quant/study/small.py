@@ -7,8 +7,9 @@ from pathlib import Path
 
 from quant.report.data import Report
 from quant.running.layout import Room
-from quant.study.run import Surroundings, Told, run_study
+from quant.study.run import Told, run_study
 from quant.study.study import Axes, Study
+from quant.study.surroundings import Surroundings
 from veriloop_tui.core.ports import Cancel
 
 PLENTY = 1 << 40
