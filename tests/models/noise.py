@@ -30,17 +30,19 @@ def write_random_gguf(
     blocks: int = 4,
     depth: float = 1.0,
     layers: int = 0,
+    more_tokens: int = 0,
 ) -> Path:
     """Write a model of random F32 weights, the same bytes for the same arguments.
 
     In the hybrid architectures every fourth block is attention and the rest are gated delta nets.
     Tokeniser and template are those of a scripted model without scripts. `width` is a multiple of
     32. With `layers` the file holds the draft layers of `write_random_draft_gguf` too.
+    `more_tokens` are added to the vocabulary, and no text becomes one.
     """
     form = replace(_form(architecture, n_ctx, width, blocks), draft_layers=layers)
     random = np.random.default_rng(seed)
     fill = _fill(random, depth)
-    tokens = prompt_tokens()
+    tokens = prompt_tokens() + _more(more_tokens)
     tensors = {**_ends(random, fill, len(tokens), width), **trunk(form, fill)}
     if layers:
         tensors |= _draft(form, seed, depth)
@@ -66,10 +68,13 @@ def write_random_draft_gguf(
     """
     form = replace(_form(architecture, n_ctx, width, blocks), draft_layers=layers)
     random = np.random.default_rng(seed)
-    more = [Token(f"more-{i}", TokenType.NORMAL) for i in range(more_tokens)]
-    tokens = prompt_tokens() + more
+    tokens = prompt_tokens() + _more(more_tokens)
     ends = _ends(random, _fill(random, depth), len(tokens), width)
     return write_gguf(path, form, tokens, {**ends, **_draft(form, seed, depth)})
+
+
+def _more(count: int) -> list[Token]:
+    return [Token(f"more-{i}", TokenType.NORMAL) for i in range(count)]
 
 
 def _draft(form: Form, seed: int, depth: float) -> dict[str, Array]:
