@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from quant.cli import compare, corpora, inspect, make, report, tasks
+from quant.cli import compare, corpora, inspect, lab, make, report, tasks
+from quant.cli.lab import ShowLab
 from quant.tasks.study import RunStudy
 
 
-def application(run_study: RunStudy) -> typer.Typer:
-    """All commands; `run_study` runs repair tasks with the controller."""
+def application(run_study: RunStudy, show_lab: ShowLab) -> typer.Typer:
+    """All commands; `run_study` runs repair tasks, `show_lab` opens the screen."""
     app = typer.Typer(
         name="quant",
         help="Quants of a model: what is in them, making them, and what they cost.",
@@ -22,6 +23,7 @@ def application(run_study: RunStudy) -> typer.Typer:
     make.register(app)
     compare.register(app)
     report.register(app)
+    lab.register(app, show_lab)
     corpora.register(app)
     tasks.register(app, run_study)
     return app

@@ -30,7 +30,7 @@ from veriloop_tui.engine.settings import FlashAttention, KVType
 from veriloop_tui.errors import UsageError
 
 _T = TypeVar("_T", bound=str)
-_RECORDS: Final = platformdirs.user_data_path("veriloop", appauthor=False) / "quant"
+RECORDS: Final = platformdirs.user_data_path("veriloop", appauthor=False) / "quant"
 
 Records = Annotated[
     Path, typer.Option("--records", help="Where measured chunks are kept, to go on from.")
@@ -83,7 +83,7 @@ def compare(
         typer.Option(help="A --kl-divergence-base file: read if it is there, else written."),
     ] = None,
     speeds: Annotated[bool, typer.Option(help="Measure speeds, too.")] = True,
-    records: Records = _RECORDS,
+    records: Records = RECORDS,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -125,7 +125,7 @@ def compare(
 
 def study(
     file: Annotated[Path, typer.Argument(help="A quant.toml; docs/quant.md describes it.")],
-    records: Records = _RECORDS,
+    records: Records = RECORDS,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:

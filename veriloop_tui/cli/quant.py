@@ -8,6 +8,8 @@ import typer
 def quant(context: typer.Context) -> None:
     """Quants of a model: what is in them, making them, and what they cost."""
     from quant.cli.app import application
+    from veriloop_tui.wiring.quant_lab import show_lab
     from veriloop_tui.wiring.quant_tasks import run_study
 
-    application(run_study)(context.args, prog_name="veriloop quant", standalone_mode=False)
+    app = application(run_study, show_lab)
+    app(context.args, prog_name="veriloop quant", standalone_mode=False)
