@@ -13,7 +13,7 @@ from veriloop_tui.core.quant_lab import LabFile, LabRow, LabValue
 
 HEADINGS = ("#", "quant", "MiB", "mean KLD", "PPL ratio", "same top, %", "place")
 _NAME = 200
-_LIST_NAME = 40
+_LIST_NAME = 26
 _TABLE_NAME = 24
 
 
