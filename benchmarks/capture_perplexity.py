@@ -34,7 +34,7 @@ class Run:
     chunks: int
 
 
-RUNS = (Run("prose", 512, 4), Run("code", 512, 5), Run("prose", 128, 6), Run("prose", 1024, 3))
+RUNS = (Run("code", 512, 5), Run("prose", 128, 6), Run("prose", 1024, 3))
 
 
 def told(programs: Path, model: Path, logits: Path, *options: str) -> str:

@@ -1,7 +1,8 @@
 """Losses of single tokens made into numbers with errors: as llama-perplexity does, and honestly.
 
 The plain errors take tokens for independent. The clustered ones take only whole chunks for that,
-and are found from the spread of the chunks' means.
+and are found from the spread of the chunks' means. Where llama-perplexity rounds a square or a
+product to f32 before it is summed up in f64, so is it here: errors agree to the last printed digit.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def naive_error(values: Values) -> float:
     """The standard error of the mean if tokens were independent; 0 for ten tokens or fewer."""
     count = values.size
     middle = _sum(values) / count
-    squares = _sum(np.square(values, dtype=np.float64)) / count
+    with np.errstate(over="ignore"):
+        squares = _sum(np.square(values)) / count
     if count <= _FEW or squares <= middle * middle:
         return 0.0
     return math.sqrt((squares - middle * middle) / (count - 1))
@@ -70,22 +72,33 @@ def clustered_error(values: NDArray[np.float32] | NDArray[np.float64]) -> float 
     if values.shape[0] < 2:
         return None
     means = values.mean(axis=1, dtype=np.float64)
-    return float(means.std(ddof=1) / math.sqrt(means.size))
+    with np.errstate(invalid="ignore"):
+        return float(means.std(ddof=1) / math.sqrt(means.size))
 
 
 def perplexities(scores: Scores) -> Perplexities:
-    """Perplexities with the errors of correlated measurements."""
+    """Perplexities with the errors of correlated measurements.
+
+    Of a model that is broken but finite they may be infinite, and what is found from them NaN. The
+    correlation is NaN where an error is 0, as with ten tokens or fewer.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _perplexities(scores)
+
+
+def _perplexities(scores: Scores) -> Perplexities:
     quant, base = mean(scores.nll), mean(scores.base_nll)
     ours, theirs = quant.error or 0.0, base.error or 0.0
-    product = _sum(np.multiply(scores.nll, scores.base_nll, dtype=np.float64)) / scores.nll.size
+    product = _sum(scores.nll * scores.base_nll) / scores.nll.size
     covariance = 0.0
     if scores.nll.size >= _FEW:
         covariance = (product - quant.value * base.value) / (scores.nll.size - 1)
     both = ours * theirs
-    ppl, base_ppl = math.exp(quant.value), math.exp(base.value)
-    ratio = math.exp(quant.value - base.value)
-    spread = math.sqrt(max(0.0, ours**2 + theirs**2 - 2 * covariance))
-    apart = (ppl * ours) ** 2 + (base_ppl * theirs) ** 2 - 2 * ppl * base_ppl * covariance
+    ppl, base_ppl = _exp(quant.value), _exp(base.value)
+    ratio = _exp(quant.value - base.value)
+    spread = _root(ours * ours + theirs * theirs - 2 * covariance)
+    first, second = ppl * ours, base_ppl * theirs
+    apart = _root(first * first + second * second - 2 * ppl * base_ppl * covariance)
     paired = scores.nll.astype(np.float64) - scores.base_nll
     weighted = ppl * scores.nll.astype(np.float64) - base_ppl * scores.base_nll
     logs = Estimate(quant.value - base.value, spread, clustered_error(paired))
@@ -93,7 +106,7 @@ def perplexities(scores: Scores) -> Perplexities:
         quant=_exponential(quant),
         base=_exponential(base),
         ratio=Estimate(ratio, ratio * spread, _times(logs.clustered, ratio)),
-        difference=Estimate(ppl - base_ppl, math.sqrt(max(0.0, apart)), clustered_error(weighted)),
+        difference=Estimate(ppl - base_ppl, apart, clustered_error(weighted)),
         ln_ratio=logs,
         correlation=covariance / both if both > 0 else math.nan,
     )
@@ -147,8 +160,21 @@ def student(freedom: int) -> float:
 
 
 def _exponential(logs: Estimate) -> Estimate:
-    value = math.exp(logs.value)
+    value = _exp(logs.value)
     return Estimate(value, (logs.error or 0.0) * value, _times(logs.clustered, value))
+
+
+def _exp(value: float) -> float:
+    """Beyond the largest number it is infinite, as in C."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _root(square: float) -> float:
+    """The root of what rounding may have left a little below 0; NaN stays NaN."""
+    return 0.0 if square < 0 else math.sqrt(square)
 
 
 def _times(value: float | None, factor: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from quant.report.data import Report
-from veriloop_tui.core.canonical import to_json
+from veriloop_tui.core.canonical import Json, to_json
 from veriloop_tui.errors import UsageError
 
 _FORMAT: Final = "veriloop-quant-report"
@@ -19,13 +20,29 @@ _MAX_BYTES: Final = 256 << 20
 
 
 def dump(report: Report) -> str:
-    """The report without its tasks, which have a file of their own."""
+    """The report without its tasks, which have a file of their own.
+
+    JSON has no word for what is infinite or not a number; such values are the texts `inf`, `-inf`
+    and `nan`, which `load` takes for numbers again.
+    """
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "report": to_json(replace(report, tasks=())),
+        "report": _finite(to_json(replace(report, tasks=()))),
     }
     return json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+
+def _finite(value: Json) -> Json:
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list():
+            return [_finite(one) for one in value]
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case _:
+            return value
 
 
 def load(path: Path) -> Report:

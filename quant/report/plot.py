@@ -7,6 +7,7 @@ anybody may have written, so they are shortened, made harmless, and never read a
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -179,7 +180,12 @@ def _label(panel: Axes, title: str, below: str, left: str) -> None:
 
 
 def _point(panel: Axes, row: Ranked, value: float, below: float, above: float) -> None:
-    """A quant at its size, with an error bar and its number; filled if it is on the front."""
+    """A quant at its size, with an error bar and its number; filled if it is on the front.
+
+    What is not finite has no place in a plot; tables tell of it.
+    """
+    if not all(map(math.isfinite, (value, below, above))):
+        return
     size = row.quant.file_size / _MIB
     panel.errorbar(
         size,

@@ -1,10 +1,13 @@
 """What llama-perplexity prints at its end, read, and our numbers in the same digits."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 from quant.report.data import Comparison, Estimate, QuantLoss
+from veriloop_tui.engine.decoding.native import api
 
 # A statistic by the name that it is printed with: its value, and its error where it has one.
 Printed = Mapping[str, tuple[str, ...]]
@@ -19,6 +22,23 @@ _FINAL = re.compile(r"Final estimate: PPL = ([\d.]+) \+/- ([\d.]+)")
 _SYSTEM = re.compile(r"system_info: .*?\| (.*\S)")
 _NAMED = {"max": "Maximum", "median": "Median", "min": "Minimum"}
 BASE = "Final estimate: PPL"
+
+
+def captured(name: str) -> Any:
+    """A file that `benchmarks.capture_perplexity` wrote, its printed numbers as `Printed`."""
+    return _tuples(json.loads(Path(__file__).with_name(name).read_text("utf-8")))
+
+
+def _tuples(value: Any) -> Any:
+    match value:
+        case [str(), *_]:
+            return tuple(value)
+        case list():
+            return [_tuples(one) for one in value]
+        case dict():
+            return {key: _tuples(one) for key, one in value.items()}
+        case _:
+            return value
 
 
 def read(output: str) -> Printed:
@@ -54,24 +74,38 @@ def ours_of_base(comparison: Comparison) -> Printed:
     return {BASE: _with_error(comparison.base_ppl, 4, 5)}
 
 
-def apart(one: Printed, other: Printed) -> dict[str, int]:
-    """By how many units of the last printed digit numbers differ, the larger one of value and
-    error; those that are equal are left out."""
-    assert one.keys() == other.keys(), one.keys() ^ other.keys()
-    found = {
-        name: max(_units(*pair) for pair in zip(one[name], other[name], strict=True))
-        for name in one
+def here() -> str:
+    """The features of this machine as llama.cpp uses them."""
+    return words(api.llama_print_system_info().decode())
+
+
+def unlike(found: Printed, wanted: Printed, same: bool) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """What differs between two printings, by name.
+
+    On the `same` kind of machine every digit must be the same. Elsewhere llama.cpp adds up in
+    another order, and its own output would differ: there a hundredth of the value, or of the
+    largest of the kind for those near zero, is let pass.
+    """
+    assert found.keys() == wanted.keys(), found.keys() ^ wanted.keys()
+    return {
+        name: (found[name], wanted[name])
+        for name in wanted
+        if found[name] != wanted[name]
+        and (same or not _near(found[name], wanted[name], _scale(name, wanted)))
     }
-    return {name: units for name, units in found.items() if units}
 
 
-def _units(one: str, other: str) -> int:
-    if one == other:
-        return 0
-    first, second = Decimal(one), Decimal(other)
-    digits = first.as_tuple().exponent
-    assert isinstance(digits, int), f"{one} against {other}"
-    return abs(int((first - second).scaleb(-digits)))
+def _near(found: tuple[str, ...], wanted: tuple[str, ...], scale: float) -> bool:
+    return all(
+        abs(float(one) - float(other)) <= 0.01 * scale
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def _scale(name: str, wanted: Printed) -> float:
+    """The largest number of a kind: KLD, Δp, or perplexities."""
+    kind = name.split()[-1]
+    return max(abs(float(values[0])) for other, values in wanted.items() if other.endswith(kind))
 
 
 def _ours(loss: QuantLoss) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -1,0 +1,82 @@
+"""Files of base logits that llama-perplexity wrote for tiny random models: read, and written alike.
+
+`python -m benchmarks.capture_perplexity` captured them, with what it printed against them.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quant.losses.logits_file import LogitsHeader, LogitsRows, read_header
+from quant.losses.scoring import Packed, packed_width, unpack
+from quant.report.data import Report
+from quant.study.study import Axes, Study
+from tests.quant.golden.printed import captured, here, ours, unlike
+from tests.quant.golden.tiny import TINY, Tiny
+from tests.quant.study.small import around, run
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+CAPTURED = captured("tiny.json")
+SAME = here() == CAPTURED["system"]
+
+each = pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
+
+
+def _compare(folder: Path, tiny: Tiny, logits: Path, *quants: Path) -> Report:
+    wanted = Study(
+        base=tiny.write_base(folder),
+        quants=quants,
+        corpora=(str(tiny.write_text(folder)),),
+        axes=Axes(n_ctx=(tiny.n_ctx,), threads=(2,)),
+        n_batch=tiny.n_batch,
+        n_ubatch=tiny.n_ubatch,
+        logits=logits,
+        speeds=False,
+    )
+    return run(wanted, around(folder))
+
+
+def _rows(path: Path) -> tuple[LogitsHeader, Packed]:
+    header = read_header(path)
+    found = np.empty((header.whole, header.rows, packed_width(header.vocabulary)), np.uint16)
+    with LogitsRows(path, header, write=False) as file:
+        for chunk in range(header.whole):
+            file.get(chunk, 0, found[chunk])
+    return header, found
+
+
+@each
+def test_a_file_of_llama_perplexity_is_read_whole(tmp_path: Path, tiny: Tiny) -> None:
+    header, rows = _rows(GOLDEN / f"{tiny.name}.kld")
+    assert (header.n_ctx, header.vocabulary) == (tiny.n_ctx, 258 + tiny.more_tokens)
+    assert (header.whole, len(header.tokens)) == (tiny.chunks, tiny.chunks)
+    # A token is a byte here. BOS comes once, before the text; chunks begin with the text's own.
+    tokens = header.tokens.reshape(-1)[tiny.bos :]
+    assert bytes(tokens.tolist()) == tiny.write_text(tmp_path).read_bytes()[: tokens.size]
+    chances = np.exp(unpack(rows.reshape(-1, rows.shape[-1]), header.vocabulary)).sum(axis=1)
+    assert chances == pytest.approx(1, abs=1e-3)
+
+
+@each
+def test_the_file_we_write_is_that_of_llama_perplexity(tmp_path: Path, tiny: Tiny) -> None:
+    _compare(tmp_path, tiny, tmp_path / "ours.kld")
+    mine, theirs = tmp_path / "ours.kld", GOLDEN / f"{tiny.name}.kld"
+    if SAME:
+        assert mine.read_bytes() == theirs.read_bytes()
+        return
+    # Where llama.cpp adds up in another order, its logits and so its rows are a little apart.
+    (header, rows), (expected, wanted) = _rows(mine), _rows(theirs)
+    assert np.array_equal(header.tokens, expected.tokens)
+    apart = np.abs(rows[..., 4:].astype(np.int32) - wanted[..., 4:])
+    assert apart.max() <= 0.01 * 65535
+
+
+@each
+def test_a_quant_is_held_against_a_file_of_llama_perplexity(tmp_path: Path, tiny: Tiny) -> None:
+    logits = GOLDEN / f"{tiny.name}.kld"
+    before = logits.read_bytes()
+    found = _compare(tmp_path, tiny, logits, tiny.write_quant(tmp_path))
+    (quant,) = found.comparisons[0].quants
+    assert not unlike(ours(quant), CAPTURED["models"][tiny.name]["quant"], SAME)
+    assert logits.read_bytes() == before
