@@ -150,13 +150,17 @@ def paired(first: Values, second: Values) -> Paired:
 
 
 def student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, at most 1 % off from three degrees of freedom up."""
+    """The 97.5 % quantile of Student's t, at most 0.2 % off."""
     exact = {1: 12.706, 2: 4.303}
     if freedom in exact:
         return exact[freedom]
-    first = (_Z**3 + _Z) / 4
-    second = (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96
-    return _Z + first / freedom + second / freedom**2
+    terms = (
+        (_Z**3 + _Z) / 4,
+        (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / 96,
+        (3 * _Z**7 + 19 * _Z**5 + 17 * _Z**3 - 15 * _Z) / 384,
+        (79 * _Z**9 + 776 * _Z**7 + 1482 * _Z**5 - 1920 * _Z**3 - 945 * _Z) / 92160,
+    )
+    return _Z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
 def _exponential(logs: Estimate) -> Estimate:
