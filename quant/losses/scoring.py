@@ -70,7 +70,8 @@ class Scorer:
         for at, (row, base, target) in enumerate(zip(logits, packed, targets, strict=True)):
             found[:, at] = self._score(row[: self.vocabulary], base, int(target))
         nll, base_nll = found[0], found[1]
-        np.subtract(np.exp(-nll), np.exp(-base_nll), out=found[3])
+        chance, base_chance = (_chances(one) for one in (nll, base_nll))
+        np.subtract(chance, base_chance, out=found[3])
         return found
 
     def _log_sum(self, row: Values, top: np.float32) -> np.float32:
@@ -140,6 +141,11 @@ class Scorer:
         base *= scale
         base += lowest
         return base, own
+
+
+def _chances(nll: Values) -> Values:
+    """Probabilities, rounded as in `Scorer._exponentials`."""
+    return np.exp(-nll, dtype=np.float64).astype(np.float32)
 
 
 def _first_counted(scale: np.float32, lowest: np.float32) -> int:
