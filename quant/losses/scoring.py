@@ -59,24 +59,29 @@ class Scorer:
         self._exp = np.empty(vocabulary, np.float64)
         self._above = np.empty(vocabulary, np.bool_)
 
-    def pack(self, logits: Values, packed: Packed, floor: float = FLOOR) -> None:
-        """Write rows of logits as log-probabilities, cut off `floor` nats below each row's top."""
-        for row, target in zip(logits, packed, strict=True):
-            self._pack(row[: self.vocabulary], target, np.float32(floor))
+    def log_sums(self, logits: Values) -> Values:
+        """For each row the logarithm of the sum of the exponentials of the row less its top."""
+        rows = (row[: self.vocabulary] for row in logits)
+        return np.array([self._log_sum(row) for row in rows], np.float32)
 
-    def score(self, logits: Values, packed: Packed, targets: Tokens) -> Values:
+    def pack(self, logits: Values, log_sums: Values, packed: Packed, floor: float = FLOOR) -> None:
+        """Write rows of logits as log-probabilities, cut off `floor` nats below each row's top."""
+        for row, log_sum, target in zip(logits, log_sums, packed, strict=True):
+            self._pack(row[: self.vocabulary], log_sum, target, np.float32(floor))
+
+    def score(self, logits: Values, log_sums: Values, packed: Packed, targets: Tokens) -> Values:
         """Losses in the order of `statistics.FIELDS`; row i of `logits` predicts `targets[i]`."""
         found = np.empty((len(FIELDS), len(targets)), np.float32)
-        for at, (row, base, target) in enumerate(zip(logits, packed, targets, strict=True)):
-            found[:, at] = self._score(row[: self.vocabulary], base, int(target))
+        rows = zip(logits, log_sums, packed, targets, strict=True)
+        for at, (row, log_sum, base, target) in enumerate(rows):
+            found[:, at] = self._score(row[: self.vocabulary], log_sum, base, int(target))
         nll, base_nll = found[0], found[1]
         chance, base_chance = (_chances(one) for one in (nll, base_nll))
         np.subtract(chance, base_chance, out=found[3])
         return found
 
-    def _log_sum(self, row: Values, top: np.float32) -> np.float32:
-        """The logarithm of the sum of the exponentials of a row less its top."""
-        np.subtract(row, top, out=self._centred)
+    def _log_sum(self, row: Values) -> np.float32:
+        np.subtract(row, row.max(), out=self._centred)
         exponentials = self._exponentials(self._centred, self._centred)
         return np.float32(np.log(exponentials.sum(dtype=np.float64)))
 
@@ -90,10 +95,9 @@ class Scorer:
         np.copyto(out, wide, casting="same_kind")
         return out
 
-    def _pack(self, row: Values, packed: Packed, floor: np.float32) -> None:
+    def _pack(self, row: Values, log_sum: np.float32, packed: Packed, floor: np.float32) -> None:
         top: np.float32 = row.max()
         lowest = np.maximum(row.min(), top - floor)
-        log_sum = self._log_sum(row, top)
         scale = (top - lowest) / _STEPS
         head = packed[:_HEAD].view(np.float32)
         head[0], head[1] = scale, lowest - top - log_sum
@@ -105,9 +109,10 @@ class Scorer:
         np.clip(np.rint(steps, out=steps), 0, _STEPS, out=steps)
         np.copyto(packed[_HEAD : _HEAD + self.vocabulary], steps, casting="unsafe")
 
-    def _score(self, row: Values, packed: Packed, target: int) -> tuple[float, ...]:
+    def _score(
+        self, row: Values, log_sum: np.float32, packed: Packed, target: int
+    ) -> tuple[float, ...]:
         best = int(row.argmax())
-        log_sum = self._log_sum(row, row[best])
         whole = row[best] + log_sum
         scale, lowest = packed[:_HEAD].view(np.float32)
         steps = packed[_HEAD : _HEAD + self.vocabulary]

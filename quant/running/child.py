@@ -116,10 +116,12 @@ def _score(lane: _Lane, order: Run, logits: Values) -> tuple[int, int] | None:
         if bad is not None:
             return number, bad
         packed = lane.packed[at : at + len(targets)]
+        log_sums = lane.scorer.log_sums(rows)
         if order.work == "pack":
-            lane.scorer.pack(rows, packed, order.floor)
+            lane.scorer.pack(rows, log_sums, packed, order.floor)
         wanted = np.array(targets, np.int32)
-        lane.losses[:, at : at + len(targets)] = lane.scorer.score(rows, packed, wanted)
+        losses = lane.scorer.score(rows, log_sums, packed, wanted)
+        lane.losses[:, at : at + len(targets)] = losses
         at += len(targets)
     return None
 

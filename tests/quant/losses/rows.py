@@ -15,10 +15,12 @@ def pack(rows: Values, floor: float = FLOOR) -> Packed:
     """Rows packed."""
     count, vocabulary = rows.shape
     packed = np.zeros((count, packed_width(vocabulary)), np.uint16)
-    Scorer(vocabulary).pack(rows, packed, floor)
+    scorer = Scorer(vocabulary)
+    scorer.pack(rows, scorer.log_sums(rows), packed, floor)
     return packed
 
 
 def score(rows: Values, packed: Packed, targets: Tokens) -> Scores:
     """The losses of rows as those of one chunk."""
-    return Scores(*Scorer(rows.shape[1]).score(rows, packed, targets)[:, None, :])
+    scorer = Scorer(rows.shape[1])
+    return Scores(*scorer.score(rows, scorer.log_sums(rows), packed, targets)[:, None, :])
