@@ -76,9 +76,10 @@ def read_header(path: Path) -> LogitsHeader:
 
 
 def check_header(path: Path, header: LogitsHeader, vocabulary: int, tokens: Tokens) -> None:
-    """Refuse a file of another vocabulary or another text. Raises `LogitsFileInvalid`.
+    """Refuse a file of another vocabulary or text. Raises `LogitsFileInvalid`.
 
-    `tokens` are those wanted, of shape (chunks, n_ctx).
+    `tokens` are those wanted, of shape (chunks, n_ctx). Whether all their rows are there is not
+    looked at: a file that grows is checked too.
     """
     count, n_ctx = tokens.shape
     for what, wanted, got in (
@@ -94,6 +95,13 @@ def check_header(path: Path, header: LogitsHeader, vocabulary: int, tokens: Toke
         mine, its = int(tokens[chunk, position]), int(header.tokens[chunk, position])
         problem = f"its text differs in chunk {chunk + 1} at position {position}"
         raise LogitsFileInvalid(str(path), f"{problem}: token {its} in place of {mine}")
+
+
+def check_whole(path: Path, header: LogitsHeader, chunks: int) -> None:
+    """Refuse a file that holds fewer chunks than are wanted. Raises `LogitsFileInvalid`."""
+    if header.whole < chunks:
+        problem = f"{chunks} chunks are wanted and {header.whole} are whole in it"
+        raise LogitsFileInvalid(str(path), f"{problem}; write it again, or limit the chunks")
 
 
 class LogitsRows:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quant.losses.logits_file import LogitsRows, read_header
+from quant.losses.logits_file import LogitsRows, check_header, check_whole, read_header
 from quant.losses.statistics import Values
 from quant.running.conveyor import Conveyor, Deliver, Member, Stopped, Text, Works
 from quant.running.garage import Garage
@@ -146,13 +146,17 @@ class _Measuring:
             self._quants_alone(rows, window)
 
     def by_file(self, groups: Sequence[range], stack: ExitStack) -> None:
-        field, path = self._field, self._ways.logits
+        field, ground, path = self._field, self._field.ground, self._ways.logits
         wanted = any(field.wanted(chunk) for group in groups for chunk in group)
         if not wanted and (field.quants or path.exists()):
             return
         if not path.exists():
             self._write_file(path, groups)
-        rows = stack.enter_context(LogitsRows(path, read_header(path), write=False))
+        header = read_header(path)
+        # It may be anybody's: with another text or vocabulary all numbers would be wrong.
+        check_header(path, header, ground.vocabulary, field.text.tokens)
+        check_whole(path, header, ground.chunks)
+        rows = stack.enter_context(LogitsRows(path, header, write=False))
         self._quants_alone(rows, groups)
 
     def _write_file(self, path: Path, groups: Sequence[range]) -> None:

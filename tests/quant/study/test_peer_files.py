@@ -3,6 +3,7 @@
 `python -m benchmarks.capture_perplexity` captured them, with what it printed against them.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from quant.losses.scoring import Packed, packed_width, unpack
 from quant.report.data import Report
 from quant.study.study import Axes, Study
 from tests.quant.golden.printed import captured, here, ours, unlike
-from tests.quant.golden.tiny import TINY, Tiny
+from tests.quant.golden.tiny import ODD, TINY, Tiny
 from tests.quant.study.small import around, run
+from veriloop_tui.errors import LogitsFileInvalid
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 CAPTURED = captured("tiny.json")
@@ -23,8 +25,8 @@ SAME = here() == CAPTURED["system"]
 each = pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
 
 
-def _compare(folder: Path, tiny: Tiny, logits: Path, *quants: Path) -> Report:
-    wanted = Study(
+def _study(folder: Path, tiny: Tiny, logits: Path, *quants: Path) -> Study:
+    return Study(
         base=tiny.write_base(folder),
         quants=quants,
         corpora=(str(tiny.write_text(folder)),),
@@ -34,7 +36,10 @@ def _compare(folder: Path, tiny: Tiny, logits: Path, *quants: Path) -> Report:
         logits=logits,
         speeds=False,
     )
-    return run(wanted, around(folder))
+
+
+def _compare(folder: Path, tiny: Tiny, logits: Path, *quants: Path) -> Report:
+    return run(_study(folder, tiny, logits, *quants), around(folder))
 
 
 def _rows(path: Path) -> tuple[LogitsHeader, Packed]:
@@ -80,3 +85,24 @@ def test_a_quant_is_held_against_a_file_of_llama_perplexity(tmp_path: Path, tiny
     (quant,) = found.comparisons[0].quants
     assert not unlike(ours(quant), CAPTURED["models"][tiny.name]["quant"], SAME)
     assert logits.read_bytes() == before
+
+
+def test_a_file_of_another_text_vocabulary_or_length_is_refused(tmp_path: Path) -> None:
+    theirs = GOLDEN / "odd.kld"
+    wanted = _study(tmp_path, ODD, theirs, ODD.write_quant(tmp_path))
+    text = ODD.write_text(tmp_path).read_text("utf-8")
+    other, longer, cut = (tmp_path / name for name in ("other.txt", "longer.txt", "cut.kld"))
+    other.write_text(text.replace("short", "small"), "utf-8")
+    longer.write_text(text * 2, "utf-8")
+    cut.write_bytes(theirs.read_bytes()[:40_000])
+    for study, problem in (
+        (replace(wanted, logits=GOLDEN / "even.kld"), "a vocabulary of 258, not 259"),
+        (replace(wanted, axes=Axes(n_ctx=(16,), threads=(2,))), "n_ctx 32, not 16"),
+        (replace(wanted, corpora=(str(other),)), "differs in chunk 2 at position 9"),
+        (replace(wanted, corpora=(str(longer),)), "14 chunks are wanted and 7 are whole"),
+        (replace(wanted, logits=cut), "7 chunks are wanted and 4 are whole"),
+    ):
+        with pytest.raises(LogitsFileInvalid, match=problem):
+            run(study, around(tmp_path))
+    (fewer,) = run(replace(wanted, chunks=3), around(tmp_path)).comparisons
+    assert fewer.chunks == 3
