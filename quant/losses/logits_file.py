@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from quant.losses.scoring import Packed, Tokens, packed_width
+from quant.losses.scoring import PACKED_HEAD, Packed, Tokens, packed_width
 from quant.study.record import disk_error
 from veriloop_tui.errors import LogitsFileInvalid
 
@@ -144,6 +144,9 @@ class LogitsRows:
             raise LogitsFileInvalid(str(self._path), problem.strerror or str(problem)) from problem
         if view:
             raise LogitsFileInvalid(str(self._path), f"chunk {chunk + 1} is not in it")
+        heads = np.ascontiguousarray(target[:, :PACKED_HEAD]).view(np.float32)
+        if not np.isfinite(heads).all() or (heads[:, 0] < 0).any():
+            raise LogitsFileInvalid(str(self._path), f"chunk {chunk + 1} is damaged")
 
     def finish(self, chunk: int) -> None:
         """Flush a chunk to the disk. Raises `RecordInvalid`."""

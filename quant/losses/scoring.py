@@ -22,18 +22,18 @@ FLOOR: Final = 16.0
 DEEP_FLOOR: Final = 24.0
 _LOWEST: Final = np.float32(-16)
 _STEPS: Final = np.float32(65535)
-_HEAD: Final = 4
+PACKED_HEAD: Final = 4
 
 
 def packed_width(vocabulary: int) -> int:
     """How many u16 a packed row has."""
-    return 2 * ((vocabulary + 1) // 2) + _HEAD
+    return 2 * ((vocabulary + 1) // 2) + PACKED_HEAD
 
 
 def unpack(packed: Packed, vocabulary: int) -> Values:
     """Log-probabilities of packed rows."""
-    head = np.ascontiguousarray(packed[:, :_HEAD]).view(np.float32)
-    unpacked: Values = packed[:, _HEAD : _HEAD + vocabulary].astype(np.float32)
+    head = np.ascontiguousarray(packed[:, :PACKED_HEAD]).view(np.float32)
+    unpacked: Values = packed[:, PACKED_HEAD : PACKED_HEAD + vocabulary].astype(np.float32)
     unpacked *= head[:, :1]
     unpacked += head[:, 1:2]
     return unpacked
@@ -99,23 +99,23 @@ class Scorer:
         top: np.float32 = row.max()
         lowest = np.maximum(row.min(), top - floor)
         scale = (top - lowest) / _STEPS
-        head = packed[:_HEAD].view(np.float32)
+        head = packed[:PACKED_HEAD].view(np.float32)
         head[0], head[1] = scale, lowest - top - log_sum
-        packed[_HEAD:] = 0
+        packed[PACKED_HEAD:] = 0
         if not scale:
             return
         steps = np.subtract(row, lowest, out=self._centred)
         steps *= np.float32(1) / scale
         np.clip(np.rint(steps, out=steps), 0, _STEPS, out=steps)
-        np.copyto(packed[_HEAD : _HEAD + self.vocabulary], steps, casting="unsafe")
+        np.copyto(packed[PACKED_HEAD : PACKED_HEAD + self.vocabulary], steps, casting="unsafe")
 
     def _score(
         self, row: Values, log_sum: np.float32, packed: Packed, target: int
     ) -> tuple[float, ...]:
         best = int(row.argmax())
         whole = row[best] + log_sum
-        scale, lowest = packed[:_HEAD].view(np.float32)
-        steps = packed[_HEAD : _HEAD + self.vocabulary]
+        scale, lowest = packed[:PACKED_HEAD].view(np.float32)
+        steps = packed[PACKED_HEAD : PACKED_HEAD + self.vocabulary]
         base, own = self._above_lowest(row, steps, scale, lowest)
         # The centred row is not needed any more; its room is.
         terms = np.subtract(base, own, out=self._centred[: base.size])
@@ -157,7 +157,8 @@ def _first_counted(scale: np.float32, lowest: np.float32) -> int:
     """The smallest step whose log-probability counts; 65,535 at most, which is the row's top."""
     if lowest > _LOWEST or not scale:
         return 0
-    first = max(0, int((float(_LOWEST) - float(lowest)) / float(scale)) - 2)
+    # A damaged row may lead anywhere.
+    first = int(min(max(0.0, (float(_LOWEST) - float(lowest)) / float(scale) - 2), float(_STEPS)))
     # Rounding decides at the edge, so it is asked for.
     while first < int(_STEPS) and scale * np.float32(first) + lowest <= _LOWEST:
         first += 1

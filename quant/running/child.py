@@ -13,6 +13,7 @@ import queue
 import sys
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
@@ -126,6 +127,13 @@ def _score(lane: _Lane, order: Run, logits: Values) -> tuple[int, int] | None:
     return None
 
 
+def _end_with_thread(fault: threading.ExceptHookArgs) -> None:
+    """End the process when a thread fails: its answers would be waited for without end."""
+    traceback.print_exception(fault.exc_type, fault.exc_value, fault.exc_traceback)
+    sys.stderr.flush()
+    os._exit(1)
+
+
 def _watch_parent() -> None:
     """End when the program is gone: a batch of a large model may take minutes."""
     parent = os.getppid()
@@ -155,6 +163,7 @@ def _serve(worker: _Worker, answers: _Answers) -> None:
 
 def main() -> int:
     """Run the model that the first argument names; 0 if all went well."""
+    threading.excepthook = _end_with_thread
     threading.Thread(target=_watch_parent, daemon=True).start()
     silence_logs()
     order = Load(**json.loads(sys.argv[1]))

@@ -91,15 +91,19 @@ def test_a_file_of_another_text_vocabulary_or_length_is_refused(tmp_path: Path) 
     theirs = GOLDEN / "odd.kld"
     wanted = _study(tmp_path, ODD, theirs, ODD.write_quant(tmp_path))
     text = ODD.write_text(tmp_path).read_text("utf-8")
-    other, longer, cut = (tmp_path / name for name in ("other.txt", "longer.txt", "cut.kld"))
+    other, longer = tmp_path / "other.txt", tmp_path / "longer.txt"
+    cut, damaged = tmp_path / "cut.kld", tmp_path / "damaged.kld"
     other.write_text(text.replace("short", "small"), "utf-8")
     longer.write_text(text * 2, "utf-8")
     cut.write_bytes(theirs.read_bytes()[:40_000])
+    start = read_header(theirs).start
+    damaged.write_bytes(theirs.read_bytes()[:start] + b"\xff" * (theirs.stat().st_size - start))
     for study, problem in (
         (replace(wanted, logits=GOLDEN / "even.kld"), "a vocabulary of 258, not 259"),
         (replace(wanted, axes=Axes(n_ctx=(16,), threads=(2,))), "n_ctx 32, not 16"),
         (replace(wanted, corpora=(str(other),)), "differs in chunk 2 at position 9"),
         (replace(wanted, corpora=(str(longer),)), "14 chunks are wanted and 7 are whole"),
+        (replace(wanted, logits=damaged), r"chunk \d is damaged"),
         (replace(wanted, logits=cut), "7 chunks are wanted and 4 are whole"),
     ):
         with pytest.raises(LogitsFileInvalid, match=problem):
