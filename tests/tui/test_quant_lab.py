@@ -23,10 +23,11 @@ from veriloop_tui.core.quant_lab import (
     LabProgress,
     LabRow,
     LabValue,
+    QuantLab,
 )
 from veriloop_tui.errors import Cancelled, MemoryTooSmall, UsageError
 from veriloop_tui.tui.quant_lab import QuantLabApp
-from veriloop_tui.tui.quant_lab_view import by_size, cells, points, ticks
+from veriloop_tui.tui.quant_lab_view import HEADINGS, by_size, cells, points, ticks
 
 Driven = Pilot[None]
 HOSTILE = "[red]name[/red]\x1b[31m\nsecond"
@@ -69,8 +70,12 @@ class PlayedLab:
         told(LabDone(self.rows, "/reports/report.html", ("a notice",)))
 
 
-def drive(lab: PlayedLab, flow: Callable[[Driven], Coroutine[Any, Any, None]]) -> QuantLabApp:
-    app = QuantLabApp(lab)
+def drive(
+    lab: QuantLab,
+    flow: Callable[[Driven], Coroutine[Any, Any, None]],
+    browse: Callable[[str], bool] | None = None,
+) -> QuantLabApp:
+    app = QuantLabApp(lab, browse)
 
     async def run() -> None:
         async with app.run_test(size=(150, 40)) as pilot:
@@ -192,6 +197,36 @@ def test_settings_that_make_no_sense_are_named_before_anything_runs(
     assert not lab.plans
 
 
+def test_a_file_of_ones_own_is_measured_on_and_enter_starts_from_its_field() -> None:
+    lab = PlayedLab()
+
+    async def flow(pilot: Driven) -> None:
+        pilot.app.query_one("#file", Input).focus()
+        await pilot.press(*"/s/x", "enter")
+        await told(pilot, "Done")
+
+    drive(lab, flow)
+    assert [plan.corpus for plan in lab.plans] == ["/s/x"]
+
+
+@pytest.mark.parametrize(("could", "says"), [(True, "Opened /reports"), (False, "the report is /")])
+def test_the_report_is_opened_or_its_path_is_shown(could: bool, says: str) -> None:
+    asked: list[str] = []
+
+    def browse(address: str) -> bool:
+        asked.append(address)
+        return could
+
+    async def flow(pilot: Driven) -> None:
+        await pilot.press("o", "s")
+        await told(pilot, "Done")
+        await pilot.press("o")
+        await told(pilot, says)
+
+    drive(PlayedLab(), flow, browse)
+    assert asked == ["file:///reports/report.html"]
+
+
 def test_a_folder_with_one_model_is_refused() -> None:
     class Lonely(PlayedLab):
         def files(self) -> tuple[LabFile, ...]:
@@ -212,4 +247,4 @@ def test_the_front_holds_what_nothing_smaller_beats() -> None:
 
 def test_a_row_has_a_cell_for_each_heading() -> None:
     for one in (row("a", 1, 0.1), row("a", 1, 0.1, "a problem")):
-        assert len(cells(1, one)) == 7
+        assert len(cells(1, one)) == len(HEADINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, assert_never
 
@@ -19,7 +20,6 @@ from veriloop_tui.core.quant_lab import (
     LabBegun,
     LabDone,
     LabEvent,
-    LabFile,
     LabPlan,
     LabProgress,
     LabRow,
@@ -47,10 +47,14 @@ class QuantLabApp(App[None]):
         Binding("ctrl+c", "quit_lab", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, lab: QuantLab) -> None:
-        """Read the folder. Raises `UsageError`."""
+    def __init__(self, lab: QuantLab, browse: Callable[[str], bool] | None = None) -> None:
+        """Read the folder; `browse` opens an address and says whether it could.
+
+        Raises `UsageError`.
+        """
         super().__init__()
         self._lab = lab
+        self._browse = browse or browse_beside
         self._files = lab.files()
         if len(self._files) < 2:
             raise UsageError(
@@ -80,11 +84,14 @@ class QuantLabApp(App[None]):
                         id="corpus",
                     )
                 with Horizontal(classes="field"):
+                    yield Label("or a file")
+                    yield Input(placeholder="path of a text", compact=True, id="file")
+                with Horizontal(classes="field"):
                     yield Label("tokens per chunk")
-                    yield Input("512", type="integer", compact=True, id="n_ctx")
+                    yield Input("512", type="integer", max_length=7, compact=True, id="n_ctx")
                 with Horizontal(classes="field"):
                     yield Label("chunks, 0 for all")
-                    yield Input("0", type="integer", compact=True, id="chunks")
+                    yield Input("0", type="integer", max_length=7, compact=True, id="chunks")
             with Vertical(id="right"):
                 yield DataTable[object](id="table", cursor_type="none", zebra_stripes=True)
                 yield PlotextPlot(id="plot")
@@ -97,7 +104,7 @@ class QuantLabApp(App[None]):
         files = self.query_one("#files", SelectionList)
         files.border_title = "models: space picks a quant, b makes the base"
         self.query_one("#table", DataTable).add_columns(*HEADINGS)
-        self._say("Pick the quants, then press s.")
+        self._say("Pick the quants, then press s; tab goes to the settings, enter starts there.")
         files.focus()
         self.set_interval(1 / _FRAMES, self._frame)
 
@@ -167,6 +174,11 @@ class QuantLabApp(App[None]):
         )
         self.refresh_bindings()
 
+    def on_input_submitted(self) -> None:
+        """Letters are text in a field, so enter starts from there."""
+        if self._cancel is None:
+            self.action_start()
+
     def _plan(self) -> LabPlan | str:
         """What is to be measured, or what is missing for it."""
         picked = set(self.query_one("#files", SelectionList).selected)
@@ -180,7 +192,10 @@ class QuantLabApp(App[None]):
             return "Tokens per chunk is a whole number from 8 up."
         if not chunks.isdecimal():
             return "Chunks is a whole number, 0 for all."
-        corpus = str(self.query_one("#corpus", Select).value)
+        own = self.query_one("#file", Input).value.strip()
+        # An absolute path is never taken for the name of a text that ships.
+        chosen = str(self.query_one("#corpus", Select).value)
+        corpus = str(Path(own).expanduser().absolute()) if own else chosen
         return LabPlan(self._base, quants, corpus, int(n_ctx), int(chunks))
 
     def action_stop(self) -> None:
@@ -191,10 +206,11 @@ class QuantLabApp(App[None]):
 
     def action_open(self) -> None:
         """Show the report in a browser."""
-        if webbrowser.open(Path(self._page).absolute().as_uri()):
-            self._say(f"Opened {self._page}")
+        page = Path(self._page).absolute()
+        if self._browse(page.as_uri()):
+            self._say(f"Opened {page} in the browser.")
         else:
-            self._say(f"No browser was found; the report is {self._page}")
+            self._say(f"No browser with a window was found; the report is {page}")
 
     def action_quit_lab(self) -> None:
         """Stop what runs, then leave."""
@@ -279,9 +295,18 @@ class QuantLabApp(App[None]):
         plot.refresh()
 
 
+def browse_beside(address: str) -> bool:
+    """Open an address in a browser that has a window; one in the terminal would draw over us."""
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    # The class of browsers in the terminal itself; its subclass starts others in the background.
+    if type(browser) is webbrowser.GenericBrowser:
+        return False
+    return browser.open(address)
+
+
 def run_lab(lab: QuantLab) -> None:
     """Show the screen until the user leaves. Raises `UsageError`."""
     QuantLabApp(lab).run()
-
-
-__all__ = ["LabFile", "QuantLabApp", "run_lab"]

@@ -11,7 +11,7 @@ from rich.text import Text
 from veriloop_tui.core.excerpt import one_line
 from veriloop_tui.core.quant_lab import LabFile, LabRow, LabValue
 
-HEADINGS = ("#", "quant", "MiB", "mean KLD", "PPL ratio", "same top, %", "place")
+HEADINGS = ("#", "quant", "MiB", "mean KLD", "PPL ratio", "same top, %", "chunks", "place")
 _NAME = 200
 _LIST_NAME = 26
 _TABLE_NAME = 24
@@ -46,9 +46,10 @@ def cells(number: int, row: LabRow) -> tuple[Text, ...]:
     """A row of the table, under `HEADINGS`."""
     name = Text(_end(row.name, _TABLE_NAME))
     size = Text(f"{row.size / 2**20:.1f}", justify="right")
+    chunks = Text(str(row.chunks), justify="right")
     if row.problem:
         told = Text(one_line(row.problem, 200), "red")
-        return Text(str(number)), name, size, told, Text(), Text(), Text()
+        return Text(str(number)), name, size, told, Text(), Text(), chunks, Text()
     place = f"{row.place}{' front' if row.on_front else ''}" if row.place else ""
     return (
         Text(str(number)),
@@ -57,6 +58,7 @@ def cells(number: int, row: LabRow) -> tuple[Text, ...]:
         _value(row.kld, 6),
         _value(row.ppl_ratio, 4),
         _value(row.same_top, 3, 100),
+        chunks,
         Text(place, "green" if row.on_front else ""),
     )
 
