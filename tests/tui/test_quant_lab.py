@@ -198,12 +198,14 @@ def test_settings_that_make_no_sense_are_named_before_anything_runs(
 
 
 def test_a_file_of_ones_own_is_measured_on_and_enter_starts_from_its_field() -> None:
-    lab = PlayedLab()
+    lab = PlayedLab(endless=True)
 
     async def flow(pilot: Driven) -> None:
         pilot.app.query_one("#file", Input).focus()
         await pilot.press(*"/s/x", "enter")
-        await told(pilot, "Done")
+        await told(pilot, "2 of 8")
+        await pilot.press("x")
+        await told(pilot, "whole chunks are kept")
 
     drive(lab, flow)
     assert [plan.corpus for plan in lab.plans] == ["/s/x"]

@@ -31,6 +31,12 @@ from veriloop_tui.tui.quant_lab_view import HEADINGS, by_size, cells, file_label
 _FRAMES = 10
 
 
+class Setting(Input):
+    """A field; letters are text in it, so it says which key starts from there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "Start")]
+
+
 class QuantLabApp(App[None]):
     """Quants of one folder on the screen. Never waits for a model."""
 
@@ -38,7 +44,6 @@ class QuantLabApp(App[None]):
     TITLE = "VeriLoop quant lab"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "none", "Pick a quant", show=True),
         Binding("b", "base", "Make it the base"),
         Binding("s", "start", "Start"),
         Binding("x,escape", "stop", "Stop", key_display="x"),
@@ -85,13 +90,13 @@ class QuantLabApp(App[None]):
                     )
                 with Horizontal(classes="field"):
                     yield Label("or a file")
-                    yield Input(placeholder="path of a text", compact=True, id="file")
+                    yield Setting(placeholder="path of a text", compact=True, id="file")
                 with Horizontal(classes="field"):
                     yield Label("tokens per chunk")
-                    yield Input("512", type="integer", max_length=7, compact=True, id="n_ctx")
+                    yield Setting("512", type="integer", max_length=7, compact=True, id="n_ctx")
                 with Horizontal(classes="field"):
                     yield Label("chunks, 0 for all")
-                    yield Input("0", type="integer", max_length=7, compact=True, id="chunks")
+                    yield Setting("0", type="integer", max_length=7, compact=True, id="chunks")
             with Vertical(id="right"):
                 yield DataTable[object](id="table", cursor_type="none", zebra_stripes=True)
                 yield PlotextPlot(id="plot")
@@ -131,15 +136,12 @@ class QuantLabApp(App[None]):
         match action:
             case "stop":
                 return self._cancel is not None
-            case "start" | "base" | "none":
+            case "start" | "base":
                 return self._cancel is None
             case "open":
                 return bool(self._page)
             case _:
                 return True
-
-    def action_none(self) -> None:
-        """The list of files takes this key."""
 
     def action_base(self) -> None:
         """The highlighted model becomes the base."""
@@ -164,6 +166,8 @@ class QuantLabApp(App[None]):
             return
         self._page, self._cancel = "", threading.Event()
         cancel = self._cancel
+        # From here every key is a command again.
+        self.query_one("#files", SelectionList).focus()
         self.query_one("#table", DataTable).clear()
         self.query_one(ProgressBar).update(total=None)
         self.set_class(True, "measuring")
@@ -175,7 +179,7 @@ class QuantLabApp(App[None]):
         self.refresh_bindings()
 
     def on_input_submitted(self) -> None:
-        """Letters are text in a field, so enter starts from there."""
+        """Start from a field."""
         if self._cancel is None:
             self.action_start()
 
