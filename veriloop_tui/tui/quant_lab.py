@@ -74,7 +74,7 @@ class QuantLabApp(App[None]):
         self._leaving = False
 
     def compose(self) -> ComposeResult:
-        """Files and settings on the left, numbers on the right."""
+        """Files and settings beside the plot, numbers below."""
         with Horizontal(id="main"):
             with Vertical(id="left"):
                 yield SelectionList[str](*self._selections(), id="files")
@@ -97,9 +97,8 @@ class QuantLabApp(App[None]):
                 with Horizontal(classes="field"):
                     yield Label("chunks, 0 for all")
                     yield Setting("0", type="integer", max_length=7, compact=True, id="chunks")
-            with Vertical(id="right"):
-                yield DataTable[object](id="table", cursor_type="none", zebra_stripes=True)
-                yield PlotextPlot(id="plot")
+            yield PlotextPlot(id="plot")
+        yield DataTable[object](id="table", cursor_type="none", zebra_stripes=True)
         yield ProgressBar(id="progress", show_eta=False)
         yield Label(id="told", markup=False)
         yield Footer(show_command_palette=False)

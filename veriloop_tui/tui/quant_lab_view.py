@@ -33,8 +33,8 @@ class Points:
 def file_label(file: LabFile, *, base: bool) -> Text:
     """A model in the list of files."""
     mark = ("BASE ", "bold green") if base else ("     ", "")
-    size = f"{file.size / 2**20:8.1f} MiB {file.bpw:6.3f} BPW  "
-    return Text.assemble(mark, size, _end(file.name, _LIST_NAME))
+    size = f" {file.size / 2**20:8.1f} MiB {file.bpw:6.3f} BPW"
+    return Text.assemble(mark, f"{_end(file.name, _LIST_NAME):{_LIST_NAME}}", size)
 
 
 def by_size(rows: Sequence[LabRow]) -> tuple[LabRow, ...]:
