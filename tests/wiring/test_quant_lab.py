@@ -7,7 +7,7 @@ from textual.widgets import Input
 from tests.quant.files import split, write_base
 from tests.scripted_gguf import write_random_gguf
 from tests.tui.test_quant_lab import Driven, drive, told
-from veriloop_tui.core.quant_lab import LabBegun, LabDone, LabEvent, LabPlan, LabProgress
+from veriloop_tui.core.quant_lab import LabBegun, LabDone, LabEvent, LabPlan, LabProgress, LabRow
 from veriloop_tui.errors import Cancelled
 from veriloop_tui.wiring.quant_lab import FolderLab
 
@@ -41,36 +41,36 @@ def test_shards_are_one_model_and_what_cannot_be_read_is_left_out(tmp_path: Path
 def test_stopped_after_a_chunk_it_goes_on_from_there_with_the_same_numbers(tmp_path: Path) -> None:
     base = write_base(tmp_path)
     other = write_random_gguf(tmp_path / "other.gguf", "llama", 4, width=256, blocks=2)
-    plan = LabPlan(str(base), (str(other),), "prose", 64, 64)
+    # Four chunks go through a model at a time, so the first ones are far from the last.
+    plan = LabPlan(str(base), (str(other),), "prose", 512, 48)
+    stopping, begun = FolderLab(tmp_path, tmp_path / "records", tmp_path / "out"), threading.Event()
 
-    def chunks_shown(lab: FolderLab, stop_at: int) -> tuple[list[int], list[LabEvent]]:
-        events: list[LabEvent] = []
-        cancel = threading.Event()
+    def stop(event: LabEvent) -> None:
+        if isinstance(event, LabProgress) and event.rows[0].chunks:
+            begun.set()
 
-        def watch(event: LabEvent) -> None:
-            events.append(event)
-            if isinstance(event, LabProgress) and any(row.chunks >= stop_at for row in event.rows):
-                cancel.set()
+    with pytest.raises(Cancelled):
+        stopping.run(plan, stop, begun)
+    went_on = _seen(stopping, plan)
+    whole = _seen(FolderLab(tmp_path, tmp_path / "fresh", tmp_path / "out"), plan)
+    assert _first_chunks(went_on) > 0
+    assert _first_chunks(whole) == 0
+    assert _rows(went_on) == _rows(whole)
 
-        if stop_at < plan.chunks:
-            with pytest.raises(Cancelled):
-                lab.run(plan, watch, cancel)
-        else:
-            lab.run(plan, events.append, cancel)
-        progress = [event for event in events if isinstance(event, LabProgress)]
-        return [row.chunks for event in progress for row in event.rows], events
 
-    lab = FolderLab(tmp_path, tmp_path / "records", tmp_path / "out")
-    chunks_shown(lab, 1)
-    went_on, events = chunks_shown(lab, plan.chunks)
-    whole, anew = chunks_shown(
-        FolderLab(tmp_path, tmp_path / "fresh", tmp_path / "out"), plan.chunks
-    )
-    assert min(went_on) > min(whole)
-    (resumed,), (fresh,) = (
-        event.rows for seen in (events, anew) for event in seen if isinstance(event, LabDone)
-    )
-    assert resumed == fresh
+def _seen(lab: FolderLab, plan: LabPlan) -> list[LabEvent]:
+    events: list[LabEvent] = []
+    lab.run(plan, events.append, threading.Event())
+    return events
+
+
+def _first_chunks(events: list[LabEvent]) -> int:
+    """How many chunks were known when the first new one came."""
+    return next(one.rows[0].chunks for one in events if isinstance(one, LabProgress))
+
+
+def _rows(events: list[LabEvent]) -> tuple[LabRow, ...]:
+    return next(one.rows for one in events if isinstance(one, LabDone))
 
 
 def test_the_screen_measures_real_models_on_a_text_of_ones_own(tmp_path: Path) -> None:
