@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, assert_never
@@ -26,6 +25,7 @@ from veriloop_tui.core.quant_lab import (
     QuantLab,
 )
 from veriloop_tui.errors import Cancelled, UsageError, VeriloopError
+from veriloop_tui.tui.quant_lab_browser import browse_beside
 from veriloop_tui.tui.quant_lab_view import HEADINGS, by_size, cells, file_label, points, ticks
 
 _FRAMES = 10
@@ -296,18 +296,6 @@ class QuantLabApp(App[None]):
             for number, size, log in zip(found.numbers, found.sizes, found.logs, strict=True):
                 plot.plt.text(f" {number}", size, log)
         plot.refresh()
-
-
-def browse_beside(address: str) -> bool:
-    """Open an address in a browser that has a window; one in the terminal would draw over us."""
-    try:
-        browser = webbrowser.get()
-    except webbrowser.Error:
-        return False
-    # The class of browsers in the terminal itself; its subclass starts others in the background.
-    if type(browser) is webbrowser.GenericBrowser:
-        return False
-    return browser.open(address)
 
 
 def run_lab(lab: QuantLab) -> None:
