@@ -12,4 +12,7 @@ def quant(context: typer.Context) -> None:
     from veriloop_tui.wiring.quant_tasks import run_study
 
     app = application(run_study, show_lab)
-    app(context.args, prog_name="veriloop quant", standalone_mode=False)
+    # Not standalone, an interrupt and other early ends are returned as a code, not raised.
+    code = app(context.args, prog_name="veriloop quant", standalone_mode=False)
+    if isinstance(code, int) and code:
+        raise typer.Exit(code)
